@@ -20,7 +20,7 @@ type gpuContainer struct {
 	limit   int64              // bytes that it may use altogether; 0: none given
 	host    int64              // bytes of host memory that it may pin; 0: none given
 	memory  int64              // bytes that its action declares; 0: none
-	tenant  string             // the namespace whose limit counts for it, empty for none
+	tenant  string             // the namespace whose limit applies; empty: none
 	most    int64              // bytes that its namespace may use on the device
 	own     int64              // bytes that it may use by its limit, or as its device has them
 	asking  *sync.Mutex        // of its namespace: held while a wish for more memory is answered; before Mover.mu
@@ -33,7 +33,7 @@ type gpuContainer struct {
 	firstReport chan struct{}     // closed when the first process reports
 	connected   bool              // firstReport is closed
 	unhooked    bool              // a run has waited for the first process without one
-	assumed     bool              // it counts as using what was reserved
+	assumed     bool              // its reservation counts as its use
 	rejoins     time.Time         // an adopted container is waited for until then; zero: it was made here
 	moved       bool              // there was an order since the last run's end
 	complained  bool              // of an order that was not carried out whole
@@ -41,13 +41,13 @@ type gpuContainer struct {
 	over        bool              // that it uses too much was reported
 	runs        int               // begun and not ended
 	ended       int               // of its runs
-	promised    int64             // the most that was reserved for one of them
-	allowed     int64             // what its processes were allowed by the last message
-	granted     int64             // of it, what they may take without a question
+	promised    int64             // largest reservation of a run
+	allowed     int64             // bytes that the last message allowed its processes
+	granted     int64             // part of allowed that they may take without a question
 	reporting   map[int]bool      // processes that report their usage; true: silent now
 	seen        map[int]int64     // bytes of processes that only NVML lists
-	beside      map[int]beside    // what reporting processes have beside their memory
-	listing     map[int]observed  // what NVML listed last
+	beside      map[int]beside    // memory of reporting processes beyond their reports
+	listing     map[int]observed  // NVML's last list
 	unlisted    lastReadings      // memory that is neither listed nor reported
 	beyondLimit int               // readings in a row
 }
@@ -104,13 +104,13 @@ func (m *Mover) reportsMemory(b *gpuContainer) bool {
 	return false
 }
 
-// assume counts what was reserved as used by a container whose processes do not
-// report. Nothing of it can be moved.
+// assume counts the reservation as the use of a container whose processes do not report.
+// None of this memory can be moved.
 func (m *Mover) assume(b *gpuContainer, need gpu.Need) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(b.seen) > 0 {
-		return // NVML lists what it uses
+		return // NVML lists its memory
 	}
 	b.assumed = true
 	m.report(gpu.MemoryReport{Container: b.name, PID: assumedPID, Assumed: true, Usage: gpu.Usage{
@@ -118,8 +118,8 @@ func (m *Mover) assume(b *gpuContainer, need gpu.Need) {
 	}})
 }
 
-// known ends what was assumed: the container's usage is reported. The caller
-// holds m.mu.
+// known ends an assumption, because the container's usage is reported. The caller holds
+// m.mu.
 func (m *Mover) known(b *gpuContainer) {
 	if b.assumed {
 		b.assumed = false
@@ -162,10 +162,10 @@ func actionOf(name string) string {
 	return parts[len(parts)-1]
 }
 
-// events receives what shims report.
+// events receives the reports of shims.
 type events struct{ m *Mover }
 
-// Usage passes on what a process uses.
+// Usage passes on the usage of a process.
 func (e events) Usage(name string, pid int, u gpu.Usage) {
 	e.m.mu.Lock()
 	defer e.m.mu.Unlock()
@@ -205,7 +205,7 @@ func (e events) Exited(name string, pid int) {
 	e.m.allot(b)
 }
 
-// unseen ends what was seen of a process. The caller holds m.mu.
+// unseen ends the charge for memory that was seen of a process. The caller holds m.mu.
 func (m *Mover) unseen(b *gpuContainer, pid int) {
 	if _, listed := b.seen[pid]; listed {
 		delete(b.seen, pid)
@@ -214,7 +214,7 @@ func (m *Mover) unseen(b *gpuContainer, pid int) {
 }
 
 // Refused passes on that a container's function does not bear memory that moves.
-// Where nothing of it is moved only a failure is of interest.
+// If its memory is never moved, only a failure is of interest.
 func (e events) Refused(name string, pid int, r shimctl.Refusal) {
 	weak := r.Sign == shimctl.RefusedUnmoved
 	if b := e.m.container(name); b != nil && (b.managed || weak) {

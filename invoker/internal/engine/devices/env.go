@@ -68,11 +68,11 @@ func (m *Mover) equip(g *container.GPU, b *gpuContainer, mode string) {
 	}
 }
 
-// spill is what a container may use of the host's memory for what is swapped out,
-// from its creation on, in MiB: its limit, or where it has none what its action
-// declares; more is allowed before it is swapped out. A simulated device's memory is
-// the process's own, so all of it is allowed, and so it is where the engine has no
-// cgroups to change.
+// spill is the host memory in MiB that a container may use for swapped device memory, from
+// its creation on: its limit, or without a limit the memory that its action declares. More
+// is allowed before more is swapped out. A simulated device lies in the process's own
+// memory, so the whole device is allowed. The same holds if the engine has no cgroups to
+// change.
 func (m *Mover) spill(b *gpuContainer) int {
 	most := b.device.MemoryBytes
 	switch {

@@ -21,8 +21,8 @@ type Fallback struct {
 	Action string    `json:"action"`
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
-	// Probation: what it failed of may be its own. It ends with the first run while its
-	// memory is only counted.
+	// Probation means that the action itself may be the cause of its failure. Probation ends
+	// with the first run whose memory is only counted.
 	Probation bool `json:"probation,omitempty"`
 }
 
@@ -42,8 +42,8 @@ type Fallbacks struct {
 	disk sync.Mutex // held while the file is written; never with mu
 }
 
-// OpenFallbacks reads what an earlier process stored. A file that cannot be
-// read is renamed: what is in it is found out again.
+// OpenFallbacks reads the file of an earlier process. A file that cannot be read is renamed,
+// and its contents are found out again.
 func OpenFallbacks(path string, log *slog.Logger) *Fallbacks {
 	f := &Fallbacks{path: path, log: log, all: map[string]Fallback{}, own: map[string]bool{}}
 	if path == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestFallbacksSurvive: what is known of actions is known to the next process,
+// TestFallbacksSurvive: knowledge of actions is passed to the next process,
 // until it is cleared.
 func TestFallbacksSurvive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "invoker0", "fallbacks.json")
@@ -123,7 +123,7 @@ func TestFailureIsReported(t *testing.T) {
 	}
 }
 
-// FuzzFallbacks: what is in the file cannot harm.
+// FuzzFallbacks: no contents of the file do harm.
 func FuzzFallbacks(f *testing.F) {
 	f.Add([]byte(`[{"action":"a","reason":"b","since":"2026-01-02T03:04:05Z"}]`))
 	f.Add([]byte(`[{}]`))

@@ -22,7 +22,7 @@ import (
 
 const mib = 1 << 20
 
-// testTimeout is how long a test waits for what should happen soon.
+// testTimeout bounds the wait for an event that should come soon.
 const testTimeout = 30 * time.Second
 
 func shimDir(t testing.TB) string {
@@ -30,7 +30,7 @@ func shimDir(t testing.TB) string {
 	return shimtest.Dir(t)
 }
 
-// simulatedDevice is the one that movers of tests serve.
+// simulatedDevice is the device that movers of tests serve.
 func simulatedDevice() gpu.Device {
 	return gpu.Device{Name: "gpu", MemoryBytes: 256 * mib, Simulated: true}
 }
@@ -103,7 +103,7 @@ func (b *fixture) awaitUsage(pid int, allocated int64) gpu.Usage {
 	}).Usage
 }
 
-// last is the newest of what was reported of a process until now.
+// last is the newest report of a process until now.
 func (b *fixture) last(pid int) (last gpu.MemoryReport) {
 	for {
 		select {

@@ -33,7 +33,7 @@ type Host struct {
 	log     *slog.Logger
 }
 
-// driver is what is used of *nvml.Driver.
+// driver is the part of *nvml.Driver that Host uses.
 type driver interface {
 	Cards() ([]nvml.Card, error)
 	Watch(o nvml.WatchOptions) (closer, error)
@@ -108,7 +108,7 @@ func (h *Host) without(want string, err error) error {
 	return nil
 }
 
-// logCards logs what was found, and what of it is no device.
+// logCards logs the devices that were found, and the cards that are not usable.
 func (h *Host) logCards(cards []nvml.Card) {
 	for _, d := range h.Devices {
 		h.log.Info("gpu", "device", d.String(), "uuid", d.UUID, "memory", d.MemoryBytes, "sharing", d.Sharing.String())
@@ -153,7 +153,7 @@ func Choose(want string, cards []nvml.Card) ([]gpu.Device, error) {
 	return chosen, nil
 }
 
-// namesOf maps what an operator may call devices to their UUIDs. A divided
+// namesOf maps the names that an operator may use for devices to their UUIDs. A divided
 // card's own names mean all its slices.
 func namesOf(cards []nvml.Card) map[string][]string {
 	names := map[string][]string{}
@@ -175,7 +175,7 @@ func namesOf(cards []nvml.Card) map[string][]string {
 	return names
 }
 
-// absent is the error for a device that is not there, with those that are.
+// absent is the error text for a missing device. It lists the existing devices.
 func absent(word string, known bool, cards []nvml.Card) string {
 	var there []string
 	for _, c := range cards {

@@ -44,7 +44,7 @@ func (w fakeWatcher) Close(ctx context.Context) error {
 
 func memory(n int64) nvml.Memory { return nvml.Memory{Total: n, Free: n} }
 
-// cards are a whole one, a divided one, one that is lost and another whole.
+// cards are a whole card, a divided card, a lost card and another whole card.
 func cards() []nvml.Card {
 	return []nvml.Card{
 		{Index: 0, UUID: "GPU-a", Name: "one", Memory: memory(100)},

@@ -81,7 +81,7 @@ func ofProcessor(file *elf.File, arch string) error {
 	return nil
 }
 
-// Judge reports what is wrong with a library that shall be the shim on a processor.
+// Judge reports the faults of a library that shall be the shim on a processor.
 func Judge(file *elf.File, arch string) error {
 	if file.Type != elf.ET_DYN {
 		return fmt.Errorf("a file of type %v, not a shared object", file.Type)
@@ -117,7 +117,7 @@ func Hooks() []string {
 	}
 }
 
-// missingHooks lists those that a library does not replace.
+// missingHooks lists the functions that a library does not replace.
 func missingHooks(file *elf.File) ([]string, error) {
 	symbols, err := file.DynamicSymbols()
 	if err != nil {

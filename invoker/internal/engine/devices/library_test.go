@@ -68,7 +68,7 @@ func TestUnreadableLibrary(t *testing.T) {
 	check.ErrorIs(t, CheckLibrary(path), os.ErrPermission)
 }
 
-// The loader decides: what it leaves out, and what ends a program.
+// The loader decides which library it leaves out, and which one ends a program.
 func TestTryLibrary(t *testing.T) {
 	dir := shimDir(t)
 	check.NoError(t, TryLibrary(t.Context(), filepath.Join(dir, LibraryName)))
@@ -80,7 +80,7 @@ func TestTryLibrary(t *testing.T) {
 	}
 }
 
-// What is found is what a build or an installation leaves.
+// The library is found where a build or an installation leaves it.
 func TestFindLibrary(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)
@@ -100,7 +100,7 @@ func TestCheckDriver(t *testing.T) {
 	check.ErrorIs(t, CheckDriver(dir), os.ErrNotExist, "no driver")
 }
 
-// A process of the guest's kind is what TryLibrary starts; without one there is
+// TryLibrary starts a process of the guest's kind; without one there is
 // nothing to try.
 func TestTryLibraryWithoutProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
@@ -109,7 +109,7 @@ func TestTryLibraryWithoutProgram(t *testing.T) {
 	check.NoError(t, TryLibrary(t.Context(), "/none.so"))
 }
 
-// TestNeeds: a library names the C library that it needs; what is none names nothing.
+// TestNeeds: a library names the C library that it needs; another file names none.
 func TestNeeds(t *testing.T) {
 	b := open(t, nil)
 	got, err := Needs(b.options.Library)

@@ -12,10 +12,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
-// The shim refuses what goes beyond a limit. A container that uses more all the same, by
+// The shim refuses memory beyond a limit. A container that uses more all the same, by
 // its own reports or by NVML's, is ended.
 
-// unreportedBytes is what NVML may list of a process beyond its memory and context.
+// unreportedBytes is the memory that NVML may list of a process beyond its own and its
+// context.
 const unreportedBytes = 64 << 20
 
 // overByReport returns, once, that the container's processes use more than they may
@@ -35,7 +36,7 @@ func (b *gpuContainer) overByReport() string {
 	return b.beyond(sum, b.limit+slack)
 }
 
-// overByNVML returns the same by what NVML lists of its processes, which is all but
+// overByNVML returns the same by NVML's list of its processes, which has all but
 // managed memory. Managed memory is added as it is reported, or found beyond all lists:
 // then the reports may be later than the list, so it must be too much in some readings in
 // a row. The caller holds m.mu.
@@ -70,7 +71,7 @@ func (l *lastReadings) add(n int64) { *l = lastReadings{l[1], l[2], n} }
 
 func (l *lastReadings) least() int64 { return slices.Min(l[:]) }
 
-// unlistedLeast is what a device may have in use beyond what is known of it: the driver's
+// unlistedLeast is the memory that a device may have in use for the driver itself: the driver's
 // own part. Beside it there is a share of all managed memory, for its page tables.
 const (
 	unlistedLeast = 128 << 20
@@ -93,8 +94,8 @@ func (m *Mover) unlisted(used, listed int64, containers ...*gpuContainer) int64 
 	return max(rest, 0)
 }
 
-// listed is what NVML lists of the container's processes, and what it may list at their
-// limit.
+// listed returns the memory that NVML lists of the container's processes, and the most that
+// it may list at their limit.
 func (b *gpuContainer) listed(found map[int]observed, context int64) (sum, allowed int64) {
 	allowed = b.limit
 	for key, s := range found {
@@ -104,21 +105,20 @@ func (b *gpuContainer) listed(found map[int]observed, context int64) (sum, allow
 	return sum, allowed
 }
 
-// beside is what a process that reports its memory has beside it, or all that are
-// counted together.
+// beside is the memory of a reporting process beyond its report, or of all processes that
+// are counted together.
 type beside struct {
 	bytes     int64 // the most that was seen
 	processes int
 	until     int // it is learned until so many runs have ended
 }
 
-// learningRuns is how many runs a process has to load what its libraries need.
+// learningRuns is the number of runs in which a process may load its libraries.
 const learningRuns = 3
 
-// learn stores the most that processes have beside what they report: modules and
-// libraries, which their limit does not count. After a process's first runs only what
-// is within the limit is learned, so that memory taken past the shim beyond it is
-// found. Simulated devices hold no libraries. The caller holds m.mu.
+// learn stores the most memory that processes have beyond their reports: modules and
+// libraries, which their limit does not count. After a process's first runs it learns only
+// within the limit, so that memory taken past the shim beyond the limit is found. Simulated devices hold no libraries. The caller holds m.mu.
 func (b *gpuContainer) learn(found map[int]observed, context int64, within bool) {
 	if b.device.Simulated {
 		return
@@ -157,7 +157,7 @@ func (b *gpuContainer) beyond(sum, allowed int64) string {
 		activation.Size(sum), activation.Size(b.limit))
 }
 
-// hidden returns what reporting processes have on the device beyond what they report, by
+// hidden returns the memory of reporting processes on the device beyond their reports, by
 // NVML, which lists all but managed memory. The caller holds m.mu.
 func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
 	for _, u := range b.reportedBy(key) {
@@ -166,23 +166,21 @@ func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
 	return max(bytes, 0)
 }
 
-// hiddenPID stands for the memory that a process does not report: it is of the
-// same process, beside what it reports.
+// hiddenPID stands for the memory of a process beyond its report.
 func hiddenPID(pid int) int { return -pid }
 
 // unlistedPID stands for memory of a container that the driver lists for no process.
 const unlistedPID = math.MinInt32
 
-// uncharge lowers what was seen of a container beyond its reports by what a process
-// reports now: a late report must not count beside what was seen instead of it. The
-// caller holds m.mu.
+// uncharge lowers the memory that was seen of a container beyond its reports by the new
+// report of a process, so that memory of a late report counts once. The caller holds m.mu.
 func (m *Mover) uncharge(b *gpuContainer, pid int, before, now gpu.Usage) {
 	key := min(pid, shimctl.Outside)
 	m.lower(b, hiddenPID(key), b.hidden(key, b.listing[key].bytes, m.options.Context))
 	m.lower(b, unlistedPID, b.seen[unlistedPID]-max(0, now.Allocated-now.Plain-(before.Allocated-before.Plain)))
 }
 
-// lower lowers what was seen to so many bytes. The caller holds m.mu.
+// lower lowers the memory that was seen to so many bytes. The caller holds m.mu.
 func (m *Mover) lower(b *gpuContainer, pid int, bytes int64) {
 	switch before, seen := b.seen[pid]; {
 	case !seen || bytes >= before:
@@ -203,17 +201,17 @@ func (m *Mover) charged(b *gpuContainer, pid int, bytes int64) {
 	m.report(gpu.MemoryReport{Container: b.name, PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}})
 }
 
-// The running containers of a device share it: each may use what the other running
-// ones leave of the device and of its namespace's limit, and at least what was
-// reserved for its runs, whatever others report. The memory of idle ones is moved out
-// for them by the scheduler.
+// The running containers share their device. Each may use the rest that the others leave of
+// the device and of its namespace's limit, and at least the reservation of its runs,
+// whatever others report. The scheduler moves out the memory of idle containers.
 //
-// A namespace's limit is granted in parts that together are no more than it: a container
-// that runs alone has all of it, one that joins others what they cannot come to hold, and
-// one that wants more has the others confirm what they hold and is granted the rest. So
-// containers that allocate at the same time are refused what is too much. Beyond the
-// limit there may be what was reserved for a run, where another container took it before
-// it read that the run had begun; none that holds what it was granted is ended for it.
+// A namespace's limit is granted in parts whose sum is at most the limit. A container that
+// runs alone is granted the whole limit. A container that joins others is granted the part
+// that they cannot come to hold. If a container wants more, the others confirm their memory
+// and it is granted the rest. So containers that allocate at the same time cannot exceed the
+// limit together. One case exceeds it: another container took the memory that was reserved
+// for a run before it read that the run had begun. No container within its grant is ended
+// for this.
 
 // runs counts a run that begins in a container, for which so much was reserved, or
 // has ended.
@@ -240,7 +238,7 @@ func (m *Mover) running(b *gpuContainer) (all []*gpuContainer) {
 	return all
 }
 
-// allot sends the containers that run on a container's device what each may use, and
+// allot sends the containers that run on a container's device their shares, and
 // reports, once, that the container uses too much of its namespace's limit, if it does.
 // The caller holds m.mu.
 func (m *Mover) allot(b *gpuContainer) {
@@ -281,8 +279,8 @@ func (b *gpuContainer) grant(running []*gpuContainer, part, least int64) {
 	}
 }
 
-// left is what the other running containers of a container's namespace cannot come to
-// hold of its limit by what they were granted. The caller holds m.mu.
+// left is the part of a namespace's limit that the other running containers cannot come to
+// hold by their grants. The caller holds m.mu.
 func (m *Mover) left(b *gpuContainer, running []*gpuContainer) int64 {
 	return b.most - b.others(running, func(o *gpuContainer) int64 {
 		bytes := o.holds(m.options.Context)
@@ -293,8 +291,8 @@ func (m *Mover) left(b *gpuContainer, running []*gpuContainer) int64 {
 	})
 }
 
-// Wants has the other running containers of a namespace confirm what they hold, and
-// grants the one that asks what they leave of the limit. One is answered after the other.
+// Wants has the other running containers of a namespace confirm their memory, and grants the
+// asking container the rest of the limit. Containers are answered one after the other.
 func (e events) Wants(name string) {
 	m := e.m
 	b := m.container(name)
@@ -329,8 +327,8 @@ func (e events) Wants(name string) {
 }
 
 // overTenant returns, once, that the running containers of a namespace use more than its
-// limit and this one more than it was granted of it, or without a shim than was reserved
-// for it, if they do. The caller holds m.mu.
+// limit and this container more than its grant, or without a shim more than its
+// reservation, if they do. The caller holds m.mu.
 func (b *gpuContainer) overTenant(running []*gpuContainer, context int64) string {
 	if b.tenant == "" || b.over || b.runs == 0 {
 		return ""
@@ -349,15 +347,15 @@ func (b *gpuContainer) overTenant(running []*gpuContainer, context int64) string
 		b.tenant, activation.Size(all), activation.Size(b.most))
 }
 
-// holds is what a running container has of its namespace's limit, or what is reserved for
-// it. The caller holds m.mu.
+// holds is the part of its namespace's limit that a running container uses, or its
+// reservation. The caller holds m.mu.
 func (b *gpuContainer) holds(context int64) int64 { return max(b.counted(context), b.promised) }
 
-// share is what a running container uses of its device, or what is reserved for it.
+// share is the memory that a running container uses of its device, or its reservation.
 // The caller holds Mover.mu.
 func (b *gpuContainer) share(context int64) int64 { return max(b.total(context), b.promised) }
 
-// others sums up what the others of a container's namespace have, of those that run.
+// others sums up a figure of the other running containers of a namespace.
 func (b *gpuContainer) others(running []*gpuContainer, of func(*gpuContainer) int64) (sum int64) {
 	for _, o := range running {
 		if o != b && o.tenant == b.tenant {
@@ -367,8 +365,8 @@ func (b *gpuContainer) others(running []*gpuContainer, of func(*gpuContainer) in
 	return sum
 }
 
-// counted is what of that a limit counts: all but what libraries have. The caller holds
-// m.mu.
+// counted is the container's memory that a limit counts: all but the libraries' part. The
+// caller holds m.mu.
 func (b *gpuContainer) counted(context int64) int64 {
 	sum := b.total(context)
 	for key, learned := range b.beside {
@@ -377,14 +375,14 @@ func (b *gpuContainer) counted(context int64) int64 {
 	return sum
 }
 
-// total is what the container's processes use, reported and unreported. The caller
+// total is the memory of the container's processes, reported and unreported. The caller
 // holds m.mu.
 func (b *gpuContainer) total(context int64) (sum int64) {
 	for _, u := range b.usage {
 		sum = min(sum+u.Allocated, maxUsed)
 	}
 	for pid, bytes := range b.seen {
-		if pid > 0 { // it is not reported what of it is a context
+		if pid > 0 { // a context is part of it
 			bytes = max(bytes-context-unreportedBytes, 0)
 		}
 		sum = min(sum+bytes, maxUsed)

@@ -64,7 +64,7 @@ func (b *fixture) inNamespace(name string, promised int64) *shimtest.Guest {
 	return guest
 }
 
-// TestNamespaceIsGranted: of two containers of a namespace one is refused what the other
+// TestNamespaceIsGranted: of two containers of a namespace one is refused the memory that the other
 // has taken and not reported yet.
 func TestNamespaceIsGranted(t *testing.T) {
 	b := open(t, nil)
@@ -104,7 +104,7 @@ func TestNamespaceRace(t *testing.T) {
 	}
 }
 
-// TestReservedWithoutShim: a container without a shim is not ended for what was reserved
+// TestReservedWithoutShim: a container without a shim is not ended for memory that was reserved
 // for its run, where another of its namespace took more before.
 func TestReservedWithoutShim(t *testing.T) {
 	b := open(t, func(o *Options) { o.proc = t.TempDir() })
@@ -156,8 +156,8 @@ func TestByteBesideTheLimit(t *testing.T) {
 	}
 }
 
-// TestNamespaceBesideFrozen: a container that does not answer keeps what it was granted
-// for a while, and then what it holds.
+// TestNamespaceBesideFrozen: a container that does not answer keeps its grant for a while,
+// and then the memory that it holds.
 func TestNamespaceBesideFrozen(t *testing.T) {
 	b := open(t, func(o *Options) { o.confirmTime = confirmTime })
 	frozen, other := b.inNamespace("a", 0), b.inNamespace("b", 0)
@@ -170,8 +170,8 @@ func TestNamespaceBesideFrozen(t *testing.T) {
 	}
 }
 
-// TestNamespaceBeyondGrant: a container that takes more than it was granted is ended for
-// it, and not the one that holds what it was granted.
+// TestNamespaceBeyondGrant: a container that takes more than its grant is ended, and the
+// container within its grant is not.
 func TestNamespaceBeyondGrant(t *testing.T) {
 	b := open(t, nil)
 	honest := b.inNamespace("a", 0)
@@ -189,8 +189,8 @@ func TestNamespaceBeyondGrant(t *testing.T) {
 	}
 }
 
-// TestDeviceIsShared: without any limit a container may have what others that run
-// leave of the device, and what was reserved for it whatever they report.
+// TestDeviceIsShared: without any limit a container may have the rest that other running
+// containers leave of the device, and its reservation whatever they report.
 func TestDeviceIsShared(t *testing.T) {
 	b := open(t, func(o *Options) { o.helloTime = time.Millisecond }) // b has no process
 	g := b.prepare("a", "managed")
@@ -216,7 +216,7 @@ func TestDeviceIsShared(t *testing.T) {
 	try("when that rests", 100, 0)
 }
 
-// TestReservationStands: what another reports takes nothing of a reservation.
+// TestReservationStands: the reports of others take nothing of a reservation.
 func TestReservationStands(t *testing.T) {
 	b := open(t, nil)
 	g := b.prepare("a", "managed")
@@ -239,8 +239,8 @@ func realDevice() gpu.Device {
 	return d
 }
 
-// TestLibrariesBesideTheLimit: what a process's libraries have on the device beside its
-// memory is learned and not held against its limits; what it takes later past the shim is.
+// TestLibrariesBesideTheLimit: the memory of a process's libraries is learned and does not
+// count against its limits. Memory that it takes later past the shim counts.
 func TestLibrariesBesideTheLimit(t *testing.T) {
 	for _, wish := range []container.DeviceRequest{
 		{Shim: "managed", Limit: 100 * mib},
@@ -288,7 +288,7 @@ func TestLittleBesideTheLimit(t *testing.T) {
 	check.That(t, see(300*mib) != "", "200 MiB past the shim beyond its limit are not found")
 }
 
-// TestLimitNearTheLargestNumber: what an action's author takes for no limit is none.
+// TestLimitNearTheLargestNumber: a number that an action's author takes for no limit is none.
 func TestLimitNearTheLargestNumber(t *testing.T) {
 	b := open(t, nil)
 	if _, err := b.Prepare("a", realDevice(), container.DeviceRequest{Shim: "managed", Limit: math.MaxInt64}); err != nil {
@@ -297,7 +297,7 @@ func TestLimitNearTheLargestNumber(t *testing.T) {
 	check.Equal(t, b.container("a").overByNVML(map[int]observed{7: {500 * mib, 1}}, mib), "", "500 MiB")
 }
 
-// TestLibrariesOfOneThatExited: what the libraries of a process had on the device ends
+// TestLibrariesOfOneThatExited: the memory of a process's libraries on the device ends
 // with the process, and does not count for its namespace until the device is read again.
 func TestLibrariesOfOneThatExited(t *testing.T) {
 	b := open(t, func(o *Options) { o.proc = t.TempDir() })

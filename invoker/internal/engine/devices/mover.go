@@ -1,12 +1,12 @@
 // Package devices is the GPU side of a host as the invoker needs it: which
-// devices there are (found by NVML, or none), what a container needs to run on
-// one (the device itself, the shim, its socket), the shims' protocol as the
+// devices there are (found by NVML, or none), the needs of a container on a
+// device (the device itself, the shim, its socket), the shims' protocol as the
 // invoker's Mover, and reports of devices that are full, busy or lost.
 //
-// It decides nothing about memory or order: gpu and sched do. What a container
-// reports is bounded by gpu/shimctl. A container without a shim (a static program,
-// an image without glibc, one whose action switches it off) counts as using what was reserved
-// for it, or what NVML lists, until its end.
+// It decides nothing about memory or order: gpu and sched do. gpu/shimctl bounds the
+// reports of a container. A container without a shim (a static program, an image without
+// glibc, an action that switches it off) counts with its reservation, or with NVML's list,
+// until its end.
 //
 // Goroutines are those of the shimctl.Control and the nvml.Watcher that it
 // opens; Close ends them.
@@ -61,7 +61,7 @@ var ErrUndone = errors.New("order was not carried out")
 // Options are how containers reach the shim.
 type Options struct {
 	// Dir is where the sockets lie, a directory for each container. It is
-	// made if it does not exist; Sweep empties it of what is not needed any more.
+	// made if it does not exist; Sweep removes leftovers from it.
 	Dir string
 	// Library is the path of libgpuwhisk.so. Empty means that containers run
 	// without it.
@@ -74,11 +74,11 @@ type Options struct {
 	// the same path on the containers' host.
 	Mounted bool
 	// Driver is where processes find the driver: for simulated devices the
-	// directory of one that replaces the real one, for real ones, without
+	// directory of a driver that replaces the real driver, for real ones, without
 	// Mounted, which directory the loader has to search beside its own. Empty for none.
 	Driver string
-	// Devices are all that containers may be prepared for, Context what a CUDA
-	// context takes on them.
+	// Devices are all devices that containers may be prepared for. Context is the memory
+	// of a CUDA context on a device.
 	Devices []gpu.Device
 	Context int64
 	// Cgroups has the driver limit and count the device memory of the containers' control
@@ -161,10 +161,10 @@ func largest(devices []gpu.Device) int64 {
 // Listen sets where the usage of containers is reported.
 func (m *Mover) Listen(report func(gpu.MemoryReport)) { m.report = report }
 
-// Faults is true: the driver brings in what a kernel touches.
+// Faults is true: the driver brings in the memory that a kernel touches.
 func (m *Mover) Faults() bool { return true }
 
-// Prepare opens the container's socket and returns what the container needs.
+// Prepare opens the container's socket and returns the needs of the container.
 func (m *Mover) Prepare(name string, device gpu.Device, wish container.DeviceRequest) (container.GPU, error) {
 	b := newContainer(name, device)
 	if wish.NamespaceLimit > 0 {
@@ -217,15 +217,15 @@ func (m *Mover) container(name string) *gpuContainer {
 }
 
 // Begin notifies the container's processes that a run begins: an eviction that is
-// under way ends, and what was moved out comes back with the run. Where nothing
-// was, there is nothing to notify, and a warm run is not delayed for it.
+// under way ends, and memory that was moved out comes back with the run. If no memory
+// was moved out it notifies no process, so a warm run is not delayed.
 func (m *Mover) Begin(name string, need gpu.Need) {
 	b := m.container(name)
 	if b == nil {
 		return
 	}
 	promised := need.Bytes
-	if b.noShim() { // what is reserved for it is all context: it stays as long as the container
+	if b.noShim() { // all of its reservation is context, which stays as long as the container
 		promised = max(promised, need.Context-m.options.Context)
 	}
 	m.runs(b, 1, promised)
@@ -238,8 +238,8 @@ func (m *Mover) Begin(name string, need gpu.Need) {
 }
 
 // End notifies the container's processes that a run has ended and has them report
-// their usage. A container of which no process answers counts as using what was
-// reserved. If ctx has ended, nobody waits for that and the container goes.
+// their usage. If no process answers, the reservation counts as the container's use. If ctx
+// has ended, nobody waits for the report and the container goes.
 func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 	b := m.container(name)
 	if b == nil {
@@ -259,9 +259,9 @@ func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 	}
 }
 
-// ended asks the processes. Of one that does not answer in time the last report counts;
+// ended asks the processes. If a process does not answer in time, its last report counts;
 // the heartbeat reports its silence. If nothing but the connection was reported so far,
-// the container counts as using what was reserved until a report comes.
+// the reservation counts as the container's use until a report comes.
 func (m *Mover) ended(ctx context.Context, b *gpuContainer, need gpu.Need) {
 	asking, cancel := context.WithTimeout(ctx, m.options.answerTime)
 	defer cancel()
@@ -276,7 +276,7 @@ func (m *Mover) ended(ctx context.Context, b *gpuContainer, need gpu.Need) {
 func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 	b := m.container(o.Container)
 	if b == nil || b.noShim() {
-		return 0, nil // nothing of it can be moved, and the ledger counts it so
+		return 0, nil // its memory cannot be moved, and the ledger counts it so
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.options.moveTime+gpu.SlowestMove(o.Bytes))
 	defer cancel()
@@ -310,7 +310,7 @@ func (m *Mover) askProgress(ctx context.Context, b *gpuContainer) {
 	}
 }
 
-// judge is an error if an order was not carried out. One that the driver refused was
+// judge returns an error if an order was not carried out. An order that the driver refused was
 // carried out as far as it goes: the usage that was reported before is true.
 func (m *Mover) judge(b *gpuContainer, o gpu.Order, done shimctl.Done) (int64, error) {
 	switch done.Status {
@@ -333,7 +333,7 @@ func (m *Mover) judge(b *gpuContainer, o gpu.Order, done shimctl.Done) (int64, e
 type Stats struct {
 	Containers int    // prepared and not forgotten
 	Processes  int    // that are connected
-	Silent     int    // of them, that do not answer
+	Silent     int    // processes that do not answer
 	Unhooked   uint64 // containers so far whose memory was not reported
 }
 
@@ -355,8 +355,8 @@ func (m *Mover) Stats() Stats {
 	return s
 }
 
-// Close closes the connections of all containers and removes the sockets of those that
-// were not released, which are gone by now.
+// Close closes the connections of all containers. It removes the sockets of containers that
+// were not released, because these containers are gone by now.
 func (m *Mover) Close() error {
 	if m.control == nil {
 		return nil

@@ -47,7 +47,7 @@ func TestOrdersMoveMemory(t *testing.T) {
 	n, err := b.Move(b.limited(), evict(1), 32*mib)
 	check.Equal(check.Must(t), n, 32*mib)
 	check.NoError(t, err)
-	// What is used afterwards was reported before the order's end.
+	// The use afterwards was reported before the order's end.
 	check.Equal(t, b.last(g.PID()).Usage, gpu.Usage{Allocated: 32 * mib, Context: mib}, "after the eviction")
 	n, err = b.Move(b.limited(), prefetch(2), 32*mib)
 	check.Equal(check.Must(t), n, 32*mib)
@@ -56,7 +56,7 @@ func TestOrdersMoveMemory(t *testing.T) {
 	g.Do("check 0 1")
 }
 
-// A run brings back what it touches, and its end reports it.
+// A run brings back the memory that it touches, and its end reports the use.
 func TestEndReportsUsage(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded()
@@ -105,7 +105,7 @@ func TestMoveReportsItsProgress(t *testing.T) {
 func TestNewerOrderReplacesOlder(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded(slow()...)
-	// Whichever of the two comes first: the older one is not carried out.
+	// The older order is not carried out, in either order of arrival.
 	ended := b.underWay(evict(1))
 	_, err := b.Move(b.limited(), prefetch(2), 0)
 	check.NoError(t, err, "the newer order")
@@ -238,7 +238,7 @@ func runningThread(pid int) string {
 	return ""
 }
 
-// TestUnhooked: a container that does not report by a shim uses what was reserved,
+// TestUnhooked: a container that does not report by a shim uses its reservation,
 // until one does.
 func TestUnhooked(t *testing.T) {
 	b := open(t, func(o *Options) { o.helloTime = 50 * time.Millisecond })
@@ -371,7 +371,7 @@ func TestPinnedMemory(t *testing.T) {
 	check.Contains(t, over.Over, "memory limit of 4 MB")
 }
 
-// TestSpill: what a container may use of the host's memory for its device's.
+// TestSpill: the host memory that a container may use for its device memory.
 func TestSpill(t *testing.T) {
 	real, pretended := gpu.Device{MemoryBytes: 64 * mib}, gpu.Device{MemoryBytes: 64 * mib, Simulated: true}
 	for _, c := range []struct {
@@ -381,7 +381,7 @@ func TestSpill(t *testing.T) {
 		spill         int
 	}{
 		{true, real, 0, 0, 0},         // more when it is swapped out
-		{true, real, 0, 9 * mib, 9},   // what the action declares
+		{true, real, 0, 9 * mib, 9},   // as the action declares
 		{true, real, 0, 99 * mib, 64}, // more there is not
 		{true, real, 5 * mib, 9 * mib, 5},
 		{true, pretended, 0, 9 * mib, 64}, // it is the process's own memory
@@ -405,7 +405,7 @@ func TestRealDeviceOfProcess(t *testing.T) {
 	check.That(t, !slices.Contains(g.Env, "GPUWHISK_SHIM_LOG=2"), "prepared %+v", g)
 }
 
-// BenchmarkEnd is what the begin and the end of a warm run cost: the container
+// BenchmarkEnd measures the begin and the end of a warm run: the container
 // reports its usage.
 func BenchmarkEnd(b *testing.B) {
 	x := open(b, nil)

@@ -20,7 +20,7 @@ import (
 )
 
 // TestFakeNVML finds and watches devices by the real binding to a library that
-// reports what a file has.
+// reports the contents of a file.
 func TestFakeNVML(t *testing.T) {
 	dir := shimDir(t)
 	script := filepath.Join(t.TempDir(), "script")

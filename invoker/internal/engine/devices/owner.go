@@ -21,7 +21,7 @@ import (
 
 // owns reports whether a process may report for a container. The directory's
 // permissions keep other users out already; this finds one container's process
-// at another's socket. What cannot be read, as from a process namespace of our
+// at another's socket. A file that cannot be read, as from a process namespace of our
 // own, is no reason to refuse.
 func (m *Mover) owns(name string, pid int) bool {
 	named := m.named(pid)
@@ -77,10 +77,10 @@ func (m *Mover) forgetOwners(readings []nvml.Reading) {
 }
 
 // An invoker in a container without the host's process ids has no access to processes
-// of other containers. Process ids that shims report and those that NVML, or the state
+// of other containers. Process ids that shims report and ids that NVML, or the state
 // of a simulated device, lists are then not the same. The container engine is asked of
 // which container a process is, and the usage of all processes of a container is
-// compared with what all of them report.
+// compared with the sum of their reports.
 
 // Processes asks the container engine for the processes of a container: their
 // ids as the host has them, and their process name space, 0 if it is not known.
@@ -130,8 +130,8 @@ func (s *simulation) pidOutside(holder slotHolder) int {
 	return pid
 }
 
-// observed is what a device lists of a process of a container, or of all in another
-// name space together.
+// observed is the memory that a device lists of a process of a container, or of all
+// processes in another name space together.
 type observed struct {
 	bytes     int64
 	processes int

@@ -19,8 +19,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// The state file of the fake driver stands for NVML on simulated devices: it has what
-// each process really uses, whatever the process reports. Of a process only its plain
+// The state file of the fake driver stands for NVML on simulated devices: it has the
+// memory that each process really uses, whatever the process reports. Of a process only its plain
 // memory is read, as NVML lists it. The layout is in shim/test/fake/usage.h.
 const (
 	stateMagic   = 0x6b616601
@@ -51,8 +51,8 @@ type simulation struct {
 	outside int
 }
 
-// WatchSimulated begins to poll what processes use on simulated devices, until Close:
-// processes that report less are charged, the observer gets what is used. Without the
+// WatchSimulated begins to poll the use of simulated devices, until Close: processes that
+// report less are charged, and the observer gets the use. Without the
 // fake driver nothing is polled.
 func (m *Mover) WatchSimulated(o Observer) {
 	isSimulated := func(d gpu.Device) bool { return d.Simulated }
@@ -78,7 +78,7 @@ func (m *Mover) WatchSimulated(o Observer) {
 	})
 }
 
-// read reads all devices. What cannot be read lists no process.
+// read reads all devices. A device whose state cannot be read lists no process.
 func (s *simulation) read() []nvml.Reading {
 	var out []nvml.Reading
 	seen := map[slotHolder]int{}
@@ -298,10 +298,10 @@ func (m *Mover) simulate(g *container.GPU, device gpu.Device) error {
 	return nil
 }
 
-// faultUnit is what the fake driver counts faults in.
+// faultUnit is the unit in which the fake driver counts faults.
 const faultUnit = 64 << 10
 
-// clearSimulated removes what simulate and mountDriver have made.
+// clearSimulated removes the files of simulate and mountDriver.
 func (m *Mover) clearSimulated() error {
 	if m.options.Driver == "" {
 		return nil

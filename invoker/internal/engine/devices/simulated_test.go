@@ -27,19 +27,19 @@ func (b *fixture) bare(name string) *shimtest.Guest {
 }
 
 // seesWhatIsThere has a program past the shim take memory without a report, then report
-// that it has little of it, and end: what the device shows counts.
+// that it has little of it, and end: the device's account counts.
 func (b *fixture) seesWhatIsThere(g *shimtest.Guest) {
 	b.t.Helper()
 	g.Do("alloc %d", 160*mib)
 	b.awaitUsage(g.PID(), 160*mib)
 	events{b.Mover}.Usage(name, g.PID(), gpu.Usage{Allocated: mib, Resident: mib, Plain: mib, Context: mib})
-	// Less what it reports, a context and what the driver may need for itself.
+	// Less its report, a context and the driver's own part.
 	b.awaitUsage(hiddenPID(g.PID()), (160-1-1-64)*mib)
 	g.Do("free 0")
 	b.await("the end of what was hidden", func(h gpu.MemoryReport) bool { return h.PID == hiddenPID(g.PID()) && h.Exited })
 }
 
-// TestSimulatedDeviceIsWatched: what processes have on a simulated device is
+// TestSimulatedDeviceIsWatched: the memory of processes on a simulated device is
 // counted without their reports, as NVML counts it on a real one.
 func TestSimulatedDeviceIsWatched(t *testing.T) {
 	b := open(t, nil)
@@ -58,7 +58,7 @@ func TestSimulatedDeviceIsWatched(t *testing.T) {
 	o.await(t, "used 0")
 }
 
-// TestForeignProcess finds a process of another name space by what it shows.
+// TestForeignProcess finds a process of another name space by its files in /proc.
 func TestForeignProcess(t *testing.T) {
 	b := open(t, func(o *Options) { o.proc = t.TempDir() })
 	b.shows(71, "status", "Name:\tx\nNSpid:\t71\t7\n")

@@ -19,8 +19,8 @@ import (
 // containerDir is the name of a container's directory, as shimctl makes it.
 var containerDir = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// LongestSocket is what the path of a socket may have (unix(7), less the closing
-// zero).
+// LongestSocket is the most bytes that the path of a socket may have (unix(7), less the
+// closing zero).
 const LongestSocket = 107
 
 // SocketLength is the length of the path of a container's socket below a directory.
@@ -48,8 +48,8 @@ func SocketDir(dirs ...string) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// Sweep removes the sockets that an earlier process left, but for those of
-// containers that are prepared. Nothing else in the directory is touched.
+// Sweep removes the sockets that an earlier process left, except for prepared containers. It
+// touches no other file in the directory.
 func (m *Mover) Sweep() error {
 	if m.control == nil {
 		return nil

@@ -31,7 +31,7 @@ func TestContainersAreForgotten(t *testing.T) {
 	b.prepare(name, "managed") // the name may come again; Close forgets it
 }
 
-// TestInvokerStartsAgain: the next invoker finds the sockets of one that was
+// TestInvokerStartsAgain: the next invoker finds the sockets of an invoker that was
 // killed, and a process that outlived it does not disturb.
 func TestInvokerStartsAgain(t *testing.T) {
 	b := open(t, nil)
@@ -89,7 +89,7 @@ func TestOrderToAnAdoptedContainer(t *testing.T) {
 	check.NoError(t, next.Close())
 }
 
-// TestLeftovers: what an earlier invoker left goes, other files stay, and a
+// TestLeftovers: the files of an earlier invoker go, other files stay, and a
 // process of then does not disturb.
 func TestLeftovers(t *testing.T) {
 	base := t.TempDir()

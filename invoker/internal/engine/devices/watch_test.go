@@ -14,7 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// observer records what is reported.
+// observer records the reports.
 type observer struct{ faults []string }
 
 func (o *observer) Observe(r []gpu.Reading) { o.faults = append(o.faults, fmt.Sprint(r)) }
@@ -84,7 +84,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// A process may not report for another container than the one that it names.
+// A process may report only for the container that it names.
 func TestStrangerIsRefused(t *testing.T) {
 	b := open(t, nil)
 	a := b.prepare("a", "managed")
@@ -96,7 +96,7 @@ func TestStrangerIsRefused(t *testing.T) {
 	check.That(t, b.owns("a", os.Getpid()), "a process that shows nothing is refused")
 }
 
-// TestUnheardProcesses: what NVML sees of a container's processes is charged
+// TestUnheardProcesses: memory that NVML lists for a container's processes is charged
 // unless they report it themselves.
 func TestUnheardProcesses(t *testing.T) {
 	b := open(t, func(o *Options) { o.proc = t.TempDir() })
@@ -143,7 +143,7 @@ func TestUnheardProcesses(t *testing.T) {
 	expect("on a device that is not the container's", gpu.MemoryReport{Container: "static", PID: 8, Exited: true})
 	read(own)
 	expect("no process is left")
-	// More than it reports, with what a context and the driver's own part take.
+	// More than its report, a context and the driver's own part.
 	own.Bytes = 200 * mib
 	read(own)
 	expect("hidden", gpu.MemoryReport{Container: name, PID: -own.PID, Usage: gpu.Usage{Allocated: 135 * mib, Resident: 135 * mib}})

@@ -138,7 +138,7 @@ func TestFrameworks(t *testing.T) {
 		t.Errorf("%d frameworks of %d: %v", len(rows), len(frameworks), rows)
 	}
 	for _, row := range rows {
-		if row[2] == "unknown" {
+		if row[4] == "unknown" {
 			t.Errorf("%s: what it has beside its memory is not measured", row[0])
 		}
 		if graph := row[len(row)-1]; graph != "0 wrong" && row[0] != "JAX" {

@@ -83,7 +83,7 @@ func checkFrameworks(t *trial) {
 		errs[i] = attempt(here[i].name, func() { programs[i] = t.framework(here[i], true) })
 	})
 	table := t.table(fmt.Sprintf("An array of %s in each", size(bytes)),
-		"framework", "counted", "moves", "does not move", "beside it", "out GB/s", "in GB/s", "left by NVML", "wrong", "with a graph")
+		"framework", "counted", "moves", "does not move", "beside its memory", "out GB/s", "in GB/s", "left by NVML", "wrong", "with a graph")
 	for i, f := range here {
 		if errs[i] == nil {
 			errs[i] = attempt(f.name, func() { t.swapFramework(table, f, programs[i], bytes) })

@@ -128,7 +128,7 @@ var steps = []step{
 	{"prefetch", "Prefetch against plain faulting",
 		"ms of containers in turns with two thirds of the memory that they need (the paper's figure): never swapped, prefetched ahead, faulted in",
 		150 * time.Second, checkPrefetch},
-	{"overhead", "What the shim costs a workload",
+	{"overhead", "Overhead of the shim",
 		"ms of FFT, GEMM and a loop of small kernels without and under the shim in turns, by kernels of the check and of the first framework that is there",
 		120 * time.Second, checkOverhead},
 	{"frameworks", "Swapping under frameworks",

@@ -35,7 +35,7 @@ func checkPair(t *trial) (guests [2]*program, bytes int64) {
 		together(func() { took[0] = run(0) }, func() { took[1] = run(1) })
 		return took
 	}
-	table := t.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(bytes), passes), "run of", "beside it", "median ms", "slowest ms")
+	table := t.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(bytes), passes), "run of", "meanwhile", "median ms", "slowest ms")
 	var wrong int64
 	for _, phase := range []struct {
 		of, beside string
