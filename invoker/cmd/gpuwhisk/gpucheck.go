@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -47,6 +48,13 @@ docs/results/README.md explains the results.`
 
 // Run runs the checks. Its error carries the exit status of the report.
 func (c gpuCheckCmd) Run() error {
+	if c.FakeDriver != "" {
+		remove, err := shareFakeDevice()
+		if err != nil {
+			return statusError{2, err}
+		}
+		defer remove()
+	}
 	report, err := gpucheck.Run(interrupted(), c.settings())
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
@@ -65,6 +73,21 @@ func (c gpuCheckCmd) Run() error {
 		}
 	}
 	return statusError{report.ExitCode(), nil}
+}
+
+// shareFakeDevice names the file of the fake device in the environment. The fake management
+// library is loaded into this process and sees the programs' device by this file.
+func shareFakeDevice() (remove func(), err error) {
+	dir, err := os.MkdirTemp("", "gpuwhisk-fake")
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{"FAKE_CUDA_STATE": filepath.Join(dir, "device"), "FAKE_NVML_LIMITS": "all"} {
+		if os.Getenv(name) == "" {
+			err = errors.Join(err, os.Setenv(name, value))
+		}
+	}
+	return func() { _ = os.RemoveAll(dir) }, err
 }
 
 func (c gpuCheckCmd) settings() gpucheck.Settings {

@@ -22,6 +22,10 @@ import (
 func small(t testing.TB, env ...string) Settings {
 	t.Helper()
 	dir := shimtest.Build(t)
+	t.Setenv("FAKE_CUDA_STATE", filepath.Join(t.TempDir(), "state")) // the fake management library reads it
+	if _, set := os.LookupEnv("FAKE_NVML_LIMITS"); !set {
+		t.Setenv("FAKE_NVML_LIMITS", "all")
+	}
 	return Settings{
 		Shim: dir, FakeDriver: filepath.Join(dir, "fake12"), Version: "test",
 		Swap: 2 << 20, Set: 1 << 20, Containers: 5, Rounds: 2, RunTime: time.Millisecond,
@@ -124,8 +128,6 @@ func TestFrameworks(t *testing.T) {
 	peertest.Tool(t, "sh")
 	python, err := filepath.Abs("testdata/python")
 	check.NoError(t, err)
-	// The fake management library lists what the fake driver gave.
-	t.Setenv("FAKE_CUDA_STATE", filepath.Join(t.TempDir(), "state"))
 	s := small(t)
 	s.Python, s.frameworks, s.Steps = python, true, []string{"frameworks", "overhead"}
 	r := runCheck(t, s)

@@ -25,8 +25,7 @@ type fixture struct {
 
 	nvml     *nvml.Driver // a second witness beside cuMemGetInfo; nil: none
 	versions nvml.Versions
-	unset    []string // variables of this process to unset at the end
-	witness  string   // for the report: NVML's version, or why it is not asked
+	witness  string // for the report: NVML's version, or why it is not asked
 }
 
 // cudaContext is a generous guess at the memory of one context beside its data, from CUDA 12
@@ -88,9 +87,6 @@ func (f *fixture) fake() bool { return f.s.FakeDriver != "" }
 
 func (f *fixture) close() {
 	var errs []error
-	for _, name := range f.unset {
-		errs = append(errs, os.Unsetenv(name))
-	}
 	if f.shims != nil {
 		errs = append(errs, f.shims.Close())
 	}

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,16 +88,12 @@ func (f *fixture) openNVML() {
 	library := f.s.NVML
 	if f.fake() {
 		library = cmp.Or(library, f.path("nvml/libnvidia-ml.so.1"))
-		if !exists(library) {
-			f.witness = "not asked: no fake management library lies beside the shim"
+		// The fake library is loaded into this process. It sees the programs' device by a
+		// file that the environment names.
+		shared := slices.ContainsFunc(f.s.Environ, func(v string) bool { return strings.HasPrefix(v, "FAKE_CUDA_STATE=") })
+		if !exists(library) || !shared {
+			f.witness = "not asked: no fake management library lies beside the shim, or FAKE_CUDA_STATE is not set"
 			return
-		}
-		// The fake library lies in this process, and is to see the programs' device.
-		for name, value := range map[string]string{"FAKE_CUDA_STATE": filepath.Join(f.dir, "device"), "FAKE_NVML_LIMITS": "all"} {
-			if _, set := os.LookupEnv(name); !set {
-				_ = os.Setenv(name, value)
-				f.unset = append(f.unset, name)
-			}
 		}
 	}
 	driver, err := nvml.Open(nvml.Options{Library: library})
