@@ -175,7 +175,7 @@ func checkFresh(t *trial) {
 		}
 		first[managed] = median(writes[0])
 		table.row(pick(managed, "managed, under the shim", "plain, without the shim"), gbs(first[managed]), gbs(median(writes[1])),
-			gbs(median(moves[0].out)), gbs(median(moves[1].out)))
+			pick(managed, gbs(median(moves[0].out)), ""), pick(managed, gbs(median(moves[1].out)), ""))
 	}
 	t.none("wrong words after moves of fresh blocks", wrong)
 	t.remark("A kernel's first write of managed memory takes %.1f times as long as of plain memory. A fresh block is one page fault after another.",

@@ -2,6 +2,7 @@ package gpucheck
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -61,7 +62,7 @@ func listPlain(r *Result, plain []entry) {
 	table := r.table("Where dlsym and cuGetProcAddress differ", "export", "dlsym", "cuGetProcAddress", "its export")
 	for _, e := range plain {
 		if e.Plain.Is != e.Asked.Is || e.Plain.Is == "" {
-			table.row(e.Export, orUnknown(e.Plain.Is), orUnknown(e.Asked.Is), e.Asked.Name)
+			table.row(e.Export, cmp.Or(e.Plain.Is, "none"), cmp.Or(e.Asked.Is, "none"), e.Asked.Name)
 		}
 	}
 }
