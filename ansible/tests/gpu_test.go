@@ -74,6 +74,7 @@ func TestGPU(t *testing.T) {
 	sh("rm /run/no-libraries; touch /run/no-docker")
 	put("docker")
 	output("docker info does not answer: Cannot connect to the Docker daemon", "gpu_docker_runtime")
+	w.must(book, append(args, "-e", "gpuwhisk_engine=containerd")...) // needs no Docker
 	sh(`rm -rf /run/no-docker /run/persistent /etc/cdi
 		printf '[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/touch /run/reloaded\n' >/etc/systemd/system/docker.service
 		systemctl daemon-reload; systemctl start docker`)
