@@ -71,6 +71,7 @@ var plan = map[string][]string{
 	// Functions to start from.
 	"examples": {},
 
+	"invoker/cmd/gpuwhisk-log":                   {"invoker/internal/engine/logs"},
 	"docker/runtimes":                            {},
 	"docker/runtimes/native":                     {},
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
@@ -271,7 +272,7 @@ func TestPurePackagesArePure(t *testing.T) {
 // TestOnlyTheCommandTouchesTheProcess: nothing else reads the environment or
 // ends the process.
 func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
-	commands := []string{"invoker/cmd/gpuwhisk", "ansible/tests/stock",
+	commands := []string{"invoker/cmd/gpuwhisk", "invoker/cmd/gpuwhisk-log", "ansible/tests/stock",
 		"docker/runtimes/native/cmd/gpuwhisk-native", "invoker/internal/develop/harness", "invoker/develop/peertest"}
 	for _, f := range house(t) {
 		if slices.Contains(commands, f.pkg) {
@@ -354,6 +355,7 @@ var spoken = []string{
 	"invoker",
 	"invoker/internal/assembly",
 	"invoker/cmd/gpuwhisk",
+	"invoker/cmd/gpuwhisk-log",
 	"invoker/internal/config",
 	"invoker/internal/container",
 	"invoker/internal/develop/bench",

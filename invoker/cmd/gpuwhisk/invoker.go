@@ -17,7 +17,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 )
 
 // invokerCmd runs the invoker in an OpenWhisk cluster, in place of OpenWhisk's own.
@@ -170,7 +170,7 @@ type containerLogCmd struct {
 }
 
 // Run copies the container's output.
-func (c containerLogCmd) Run() error { return containerd.CopyLog(c.File) }
+func (c containerLogCmd) Run() error { return logs.Copy(c.File) }
 
 // nativeProxyCmd runs this program as the action proxy of executables. The process
 // runtime and the native image start it.

@@ -85,7 +85,7 @@ type Containerd struct {
 	Snapshotter string   `key:"whisk.gpu.containerd.snapshotter" default:"overlayfs" doc:"containerd's plugin that holds the file systems of containers"`
 	StateDir    string   `key:"whisk.gpu.containerd.state-dir" default:"/var/lib/gpuwhisk/containerd" doc:"logs and files of containers, and the program that writes the logs. containerd sees this directory under the same path"`
 	RunDir      string   `key:"whisk.gpu.containerd.run-dir" default:"/run/gpuwhisk/containerd" doc:"network namespaces of containers. containerd sees this directory, with its mounts, under the same path"`
-	LogProgram  string   `key:"whisk.gpu.containerd.log-program" doc:"gpuwhisk program that runs on containerd's host and writes the logs of containers; it is copied to state-dir. Empty: the invoker's own program"`
+	LogProgram  string   `key:"whisk.gpu.containerd.log-program" doc:"program that runs on containerd's host and writes the logs of containers: gpuwhisk-log or gpuwhisk; it is copied to state-dir. Empty: /usr/lib/gpuwhisk/gpuwhisk-log if it is there, otherwise the invoker's own program"`
 	Init        string   `key:"whisk.gpu.containerd.init" doc:"static program that is the first process of containers and reaps orphans; it is copied to state-dir. Empty: the first that the invoker finds of docker-init, tini-static and catatonit; none: containers start without it"`
 	HostsDir    string   `key:"whisk.gpu.containerd.hosts-dir" doc:"directory of the hosts.toml files with registries' mirrors and certificates; empty: the first that exists of /etc/containerd/certs.d and k3s' directory"`
 	Bridge      string   `key:"whisk.gpu.containerd.bridge" default:"gpuwhisk0" doc:"bridge of action containers, which the invoker creates; at most 15 bytes"`

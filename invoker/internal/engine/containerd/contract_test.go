@@ -22,6 +22,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/enginetest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 )
 
 // bridge is of this process alone: other tests of the machine have theirs.
@@ -29,7 +30,7 @@ var bridge = "gwt" + strconv.Itoa(os.Getpid())
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == LogCommand {
-		if err := CopyLog(os.Args[2]); err != nil {
+		if err := logs.Copy(os.Args[2]); err != nil {
 			panic(err)
 		}
 		return

@@ -6,11 +6,11 @@
 package clients
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -116,9 +116,19 @@ func Containerd(c *config.Config, prefix, self string, log *slog.Logger) contain
 	own := c.Containerd
 	o.Socket, o.Snapshotter, o.StateDir, o.RunDir, o.HostsDir = own.Socket, own.Snapshotter, own.StateDir, own.RunDir, own.HostsDir
 	o.Bridge, o.Subnets, o.PluginDirs, o.Init = own.Bridge, own.Subnet, own.PluginDirs, own.Init
-	o.LogProgram = cmp.Or(own.LogProgram, self)
+	o.LogProgram = own.LogProgram
+	if o.LogProgram == "" {
+		o.LogProgram = self
+		if _, err := os.Stat(smallLogProgram); err == nil {
+			o.LogProgram = smallLogProgram
+		}
+	}
 	return o
 }
+
+// smallLogProgram is the program of the image and of the packages that writes containers'
+// logs in a tenth of the memory of this program.
+const smallLogProgram = "/usr/lib/gpuwhisk/gpuwhisk-log"
 
 // Docker is how the engine is used and its containers are made, those of the
 // invoker whose containers' names begin with the prefix.
