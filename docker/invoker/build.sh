@@ -8,10 +8,9 @@
 # IMAGE      name and tag (default gpuwhisk/invoker:VERSION, and :latest)
 # VERSION    version on the labels (default: as git describes it)
 # DOCKER     the docker command; DOCKER_HOST is heeded by it
-# PROGRAMS   a folder with gpuwhisk and libgpuwhisk.so that are built already
-# FOREIGN    a folder with Debian's busybox-static and libc6 for the other
-#            processor (default build/debian-arm64, filled by apt-get where it
-#            is empty)
+# PROGRAMS   a folder with gpuwhisk, gpuwhisk-log and libgpuwhisk.so that are built already
+# FOREIGN    a folder with Debian's packages for the other processor (default
+#            build/debian-arm64, filled by apt-get where it is empty)
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,6 +20,10 @@ own=$(go env GOHOSTARCH)
 arch=${1:-$own}
 VERSION=${VERSION:-$(git -C "$top" describe --tags --always --dirty 2>/dev/null || echo dev)}
 export VERSION
+# Debian's packages of which the image has files. All but the first two are for containerd:
+# the CNI plugins, iptables with its libraries, the first process of containers, and the
+# program that loads their AppArmor profile.
+debian=(libc6 busybox-static containernetworking-plugins iptables libxtables12 libmnl0 libnftnl11 libip4tc2 libip6tc2 tini apparmor)
 named=${IMAGE:-}
 IMAGE=${IMAGE:-gpuwhisk/invoker:$VERSION}
 work=$(mktemp -d)
@@ -58,7 +61,7 @@ if [[ $arch != "$own" ]]; then
 	from=$work/foreign
 	foreign=${FOREIGN:-$top/build/debian-$arch}
 	mkdir -p "$from" "$foreign"
-	for name in libc6 busybox-static; do
+	for name in "${debian[@]}"; do
 		find_package() { find "$foreign" -name "${name}_*_$arch.deb" 2>/dev/null | head -n 1; }
 		package=$(find_package)
 		if [[ ! $package ]] && command -v apt-get >/dev/null; then
@@ -114,8 +117,22 @@ cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 tar -C /usr/share/zoneinfo --exclude=./posix --exclude=./right --exclude='./*.zi' --exclude='./*.tab' --exclude=./leap* -cf - . |
 	tar -C "$root/usr/share/zoneinfo" -xf -
 
+# For the network of action containers on containerd. Docker brings its own.
+mkdir -p "$root/usr/lib/cni" "$root/usr/lib/$gnu/xtables"
+for plugin in bridge host-local loopback; do
+	cp "$from/usr/lib/cni/$plugin" "$root/usr/lib/cni/" || fail "no CNI plugins; on Debian: apt-get install containernetworking-plugins"
+done
+for program in usr/sbin/xtables-nft-multi usr/sbin/xtables-legacy-multi usr/bin/tini-static sbin/apparmor_parser; do
+	cp "$from/$program" "$root/usr/bin/" || fail "no /$program; on Debian: apt-get install iptables tini apparmor"
+done
+for lib in libxtables.so.12 libmnl.so.0 libnftnl.so.11 libip4tc.so.2 libip6tc.so.2; do
+	cp -L "$from/usr/lib/$gnu/$lib" "$root/lib/$gnu/"
+done
+cp "$from/usr/lib/$gnu/xtables/"lib{xt,ipt}_*.so "$root/usr/lib/$gnu/xtables/"
+cp "$here/iptables.sh" "$root/usr/bin/iptables"
+
 cp "$programs/gpuwhisk" "$root/usr/bin/gpuwhisk"
-cp "$programs/libgpuwhisk.so" "$root/usr/lib/gpuwhisk/"
+cp "$programs/"{gpuwhisk-log,libgpuwhisk.so} "$root/usr/lib/gpuwhisk/"
 cp "$here/init.sh" "$root/init.sh"
 cp "$here/entrypoint.sh" "$root/usr/bin/entrypoint"
 cp "$top/LICENSE" "$top/NOTICE" "$root/usr/lib/gpuwhisk/"
@@ -127,11 +144,11 @@ statement() {
 	install -D -m 644 "$1/usr/share/doc/$2/copyright" "$root/usr/share/doc/$2/copyright" ||
 		fail "no licence of $2; on Debian: apt-get install --reinstall $2"
 }
-for package in busybox-static libc6; do statement "$from" "$package"; done
+for package in "${debian[@]}"; do statement "$from" "$package"; done
 for package in ca-certificates tzdata; do statement / "$package"; done
 mkdir -p "$root/usr/share/common-licenses"
-cp /usr/share/common-licenses/{GPL-2,LGPL-2.1} "$root/usr/share/common-licenses/"
-chmod 755 "$root/init.sh" "$root/usr/bin/"{entrypoint,gpuwhisk}
+cp /usr/share/common-licenses/{Apache-2.0,GPL-2,LGPL-2.1} "$root/usr/share/common-licenses/"
+chmod 755 "$root/init.sh" "$root/usr/bin/"{entrypoint,gpuwhisk,iptables}
 
 # The image is put together as an archive that any engine loads: `docker import`
 # of older engines calls every image one for its own processor.
@@ -164,6 +181,6 @@ tar -C "$work" --sort=name --numeric-owner --owner=0 --group=0 --mtime="@${SOURC
 "$DOCKER" load --quiet --input "$work/image.tar" >/dev/null
 [[ $named ]] || "$DOCKER" tag "$IMAGE" "${IMAGE%:*}:latest"
 size=$("$DOCKER" image inspect --format '{{.Size}}' "$IMAGE")
-most=60000000
+most=90000000
 ((size <= most)) || fail "$IMAGE has $size bytes, more than $most"
 echo "$IMAGE linux/$arch, $((size / 1000000)) MB"

@@ -116,7 +116,7 @@ for arch; do
 	tree=$work/gpuwhisk-$VERSION-linux-$arch
 	mkdir -p "$tree"/{bin,lib/gpuwhisk,share,etc}
 	cp "$programs/gpuwhisk" "$tree/bin/"
-	cp "$programs/libgpuwhisk.so" "$tree/lib/gpuwhisk/"
+	cp "$programs/"{gpuwhisk-log,libgpuwhisk.so} "$tree/lib/gpuwhisk/"
 	cp -r "$work/words/." "$tree/share/"
 	cp invoker/package/files/{gpuwhisk@.service,invoker.env,tmpfiles.conf} "$tree/etc/"
 	cp LICENSE NOTICE README.md CHANGELOG.md "$tree/"

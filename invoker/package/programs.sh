@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds what is shipped for one processor: the program with NVML in it and the
-# shim library.
+# Builds what is shipped for one processor: the program with NVML in it, the program that
+# writes the logs of containers on containerd, and the shim library.
 #
-#   programs.sh amd64|arm64 DIR      writes DIR/gpuwhisk and DIR/libgpuwhisk.so
+#   programs.sh amd64|arm64 DIR      writes DIR/gpuwhisk, DIR/gpuwhisk-log and DIR/libgpuwhisk.so
 #
 # VERSION   what `gpuwhisk version` prints (default: as git describes it)
 # ZIG       command of a zig compiler, for a shim that needs no more than glibc
@@ -60,6 +60,10 @@ compiler || fail "no $compiler; on Debian: apt-get install gcc-${gnu//_/-} libc6
 	-ldflags "-s -w -buildid= -X main.version=$version -extldflags=-Wl,-z,lazy,--build-id=none" \
 	-o "$out/gpuwhisk" ./invoker/cmd/gpuwhisk)
 
+# It is static: it runs on the host of containerd, which may have another C library.
+(cd "$top" && CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS='' go build -trimpath -buildvcs=false \
+	-ldflags '-s -w -buildid=' -o "$out/gpuwhisk-log" ./invoker/cmd/gpuwhisk-log)
+
 # zig prints the command of a compiler for old C libraries.
 zig() {
 	local python
@@ -81,5 +85,5 @@ elif [[ $arch == "$own" ]]; then
 else
 	fail "no zig to build the shim for $arch with: python3 -m pip install ziglang, and ZIG='python3 -m ziglang'"
 fi
-chmod 755 "$out/gpuwhisk"
+chmod 755 "$out/gpuwhisk" "$out/gpuwhisk-log"
 chmod 644 "$out/libgpuwhisk.so"
