@@ -53,7 +53,6 @@ var riddled = []string{
 	"invoker/internal/engine/simulated",
 	"invoker/lib/wal",
 	"sched",
-	"sched/sim",
 }
 
 // prose counts the words, noun clauses and pronouns of a text.

@@ -30,8 +30,8 @@ type call struct {
 // Before is by the least that is left.
 func (c call) Before(d call) bool { return c.left < d.left }
 
-// measuredCalls returns the calls after the warm-up, by arrival, and the sum of
-// what they take alone.
+// measuredCalls returns the calls after the warm-up, by arrival, and the sum of their
+// durations without waiting.
 func measuredCalls(w *Workload, p Params) (calls []call, alone float64) {
 	started := make([]bool, len(w.Functions)) // the first start, or the warm-up left a container
 	uniform := uniformFunctions(w, p)

@@ -85,8 +85,8 @@ func small(r *rand.Rand, calls int) (*Workload, func(Params) Params) {
 	}
 }
 
-// TestNoPolicyBeatsTheLowerBound holds the bound to what every policy reaches on
-// random workloads, few enough calls for the optimum and more.
+// TestNoPolicyBeatsTheLowerBound compares the lower bound with the results of every policy on
+// random workloads. Some workloads are small enough to compute the optimum.
 func TestNoPolicyBeatsTheLowerBound(t *testing.T) {
 	onlyCores(t)
 	t.Parallel()

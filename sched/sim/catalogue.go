@@ -11,10 +11,10 @@ const (
 	gib = 1 << 30
 )
 
-// catalogue is Table 1 of the paper: warm and cold times on a V100. Memory is
-// ours but for FFT's 1.5 GB, the only figure the paper prints: frameworks that
-// grab device memory ahead are given more, and the Rodinia kernels what inputs
-// of such running times need.
+// catalogue is Table 1 of the paper: warm and cold times on a V100. The memory sizes are ours,
+// except FFT's 1.5 GB, the only size that the paper prints. Frameworks that allocate device
+// memory in advance have more, and the Rodinia kernels have the size of inputs with such
+// running times.
 var catalogue = [...]Function{
 	{Name: "imagenet", Warm: 2253 * time.Millisecond, Cold: 11286 * time.Millisecond, Memory: 4 * gib},
 	{Name: "roberta", Warm: 268 * time.Millisecond, Cold: 15481 * time.Millisecond, Memory: 4 * gib},
@@ -74,16 +74,15 @@ var azureSamples = [...]struct {
 // popularity is the Pareto exponent of how often functions are called.
 const popularity = 1.5
 
-// azure makes a sample of our own with a published rate and utilization:
-// copies of the paper's functions with Pareto popularities, tilted towards
-// short or long ones until the mean service is utilization over rate, and with
-// gaps that are a third memoryless, a third bursty and a third clockwork, as
-// the Azure study found triggers to be.
+// azure makes our own sample with a published rate and utilization. It has copies of the
+// paper's functions with Pareto popularities, tilted towards short or long functions until the
+// mean service is utilization over rate. A third of the gaps are memoryless, a third bursty
+// and a third periodic, like the triggers in the Azure study.
 //
-// The published utilization is taken to be the share of time that the device
-// was occupied, with cold starts and transfers. WarmShare of it is warm work;
-// its default is what makes the occupied time under the paper's policy come out
-// at the published figure with our footprints.
+// The published utilization is taken as the share of time in which the device was occupied,
+// including cold starts and transfers. WarmShare of it is warm work. The default of WarmShare
+// makes the occupied time under the paper's policy equal to the published figure, with our
+// memory sizes.
 func azure(s Spec, w *Workload) error {
 	sample := azureSamples[s.TraceID]
 	fns := copies(catalogue[:], sample.functions)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Finding is one claim with what came out.
+// Finding is one claim with its result.
 type Finding struct {
 	Section string `json:"section"`
 	Name    string `json:"name"`
@@ -52,7 +52,7 @@ type claim struct {
 	why                     string
 }
 
-// finding judges what came out.
+// finding judges the results.
 func (k claim) finding(section string, results map[string][]*Result, seeds int) Finding {
 	v := make([]float64, seeds)
 	for s := range v {
@@ -111,8 +111,8 @@ func Claims(ctx context.Context, only []string, seeds, parallel int, progress Pr
 	return found, nil
 }
 
-// ClaimsMarkdown counts the verdicts of each section, and writes the findings that do not
-// bear out what was claimed.
+// ClaimsMarkdown counts the verdicts of each section and lists the findings that contradict
+// their claims.
 func ClaimsMarkdown(found []Finding) string {
 	open := Table{Head: []string{"claim", "paper", "here, median [q10, q90]", "verdict", "why"}}
 	var grid []Finding
@@ -163,7 +163,8 @@ func countVerdicts(found []Finding) map[Verdict]int {
 	return of
 }
 
-// gridSentence is what the findings of the grid come to: they are too many for a table.
+// gridSentence sums up the grid's findings in a sentence, because there are too many for a
+// table.
 func gridSentence(grid []Finding) string {
 	of := countVerdicts(grid)
 	var medians []float64

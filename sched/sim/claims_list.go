@@ -9,10 +9,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// runs are what a claim reads, as parse takes them.
+// runs is the input of a claim, in the syntax of parse.
 type runs = []string
 
-// What most runs begin with, and the flags that several share.
+// The prefix of most runs, and flags that several runs share.
 const (
 	medium   = "azure mqfq-sticky" // the paper's trace 4 under its policy
 	zipfMQFQ = "zipf mqfq-sticky"
@@ -22,8 +22,8 @@ const (
 	alpha2   = " ttl-alpha=2 ttl-min=0s"
 	noTTL    = " ttl-min=0s ttl-max=0s"
 	shortTTL = " ttl-min=100ms ttl-max=100ms"
-	// light gives every function the one footprint that the paper prints, and lets
-	// more of a sample's utilization be warm work, since less of it is swapping.
+	// light gives every function the one memory size that the paper prints. More of a sample's
+	// utilization is then warm work, since less time goes into swapping.
 	light = " footprint=1536MB warm-share=0.75"
 	// slow has all memory fit on the device behind a slow link.
 	slow = medium + evicting + " footprint=500MB warm-share=0.75"
@@ -119,8 +119,8 @@ var sections = []section{
 			"twice the memory, too: fewer swaps as well as shorter queues"},
 		{"gpus-d3", "one GPU over two, D=3", "4x", "x", oneOverTwo(3), over, inRange(2, 8), "twice the memory, too: fewer swaps as well as shorter queues"},
 	}},
-	// What depends on swapping, with one light footprint for every function: that
-	// shows what our larger ones do.
+	// Claims that depend on swapping, with the same small memory size for every function, to
+	// show the effect of our larger sizes.
 	{"Sensitivity: 1.5 GB for every function, 0.75 of the utilization warm work", []claim{
 		{"light-fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", runs{"azure fcfs tokens=1" + light, medium + " tokens=1" + light}, over, inRange(2.2, 8.8),
 			"with little to swap FCFS loses only what bursts cost the others"},
@@ -217,8 +217,8 @@ func oneOverTwo(d int) runs {
 	return runs{one, one + " devices=2"}
 }
 
-// rareClaims are what a rare call waits behind a hundred flows that all have work
-// waiting, under each policy. The paper claims nothing about it.
+// rareClaims measures the wait of a rare call behind a hundred flows that all have queued
+// work, under each policy. The paper claims nothing about this.
 func rareClaims() (list []claim) {
 	why := map[string]string{
 		mqfq:     "all inside the window may go before it, until each of them leads it by T",

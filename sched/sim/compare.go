@@ -128,7 +128,7 @@ func ratio(a, b float64) float64 {
 	return math.MaxFloat64
 }
 
-// SummaryTable is what compare and sweep print.
+// SummaryTable is the output of compare and sweep.
 func SummaryTable(summaries []Summary) Table {
 	t := Table{Head: strings.Split("policy,,mean s [q10 q90],ratio [q10 q90],p99 s,lower bound s,over it,cold,host-warm,gap s,of bound,left", ",")}
 	for _, s := range summaries {

@@ -34,14 +34,14 @@ type engine struct {
 	checks    int
 	fault     error
 
-	// A server that gets its activations from outside hears of these.
+	// A server that is fed from outside reports these.
 	hosted         bool
 	queued         int // submitted and not started
 	running        int
 	ended, touched []int
 }
 
-// function is what the engine keeps of one function.
+// function is the engine's state of one function.
 type function struct {
 	Function
 	submitted scheduler.Function
@@ -181,8 +181,8 @@ func (e *engine) next() (at time.Duration, ok bool) {
 	return max(at, e.now), ok
 }
 
-// take handles every event of the present time, runs that end before those
-// that arrive, as in an invoker.
+// take handles every event of the present time: ends of runs before arrivals, as in an
+// invoker.
 func (e *engine) take() {
 	for _, d := range e.devices {
 		e.advance(d)
@@ -223,7 +223,7 @@ func (e *engine) notify(v scheduler.Event) {
 	}
 }
 
-// decide carries out what the scheduler orders after the events of the present time.
+// decide carries out the scheduler's orders after the events of the present time.
 func (e *engine) decide() {
 	start := e.p.Clock.read()
 	orders := e.scheduler.Ready()

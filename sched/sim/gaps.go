@@ -6,10 +6,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// gaps measures fairness: in each window the difference between the most and
-// the least device time that flows received over their weights. The bound
-// concerns flows backlogged through the whole window; the paper's figure takes
-// all of them.
+// gaps measures fairness: in each window, the difference between the largest and the smallest
+// device time over weight among flows. The bound concerns flows that are backlogged throughout
+// the window. The paper's figure includes all flows.
 type gaps struct {
 	end     time.Duration // of the present window
 	backlog gapSum        // over flows backlogged through the window

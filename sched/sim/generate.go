@@ -70,9 +70,9 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Round(s*1e6)) * time.Microsecond
 }
 
-// zipf is the paper's first workload class: copies of its functions in random
-// order of popularity, rates falling as rank^-s, exponential gaps, an open
-// loop. The rates are scaled so that the offered load is what was asked for.
+// zipf is the paper's first workload class: copies of its functions in random order of
+// popularity, rates proportional to rank^-s, exponential gaps, an open loop. The rates are
+// scaled to the requested load.
 func zipf(s Spec, w *Workload) error {
 	fns, rates := zipfMix(s, s.offered())
 	for i, rate := range rates {
@@ -108,9 +108,9 @@ func zipfMix(s Spec, load float64) ([]Function, []float64) {
 	return fns, rates
 }
 
-// fourCopies is the fairness experiment: two functions from the start, two
-// more from the middle on; of each pair one is called twice as often. The
-// rates keep every one of them backlogged once all four are there.
+// fourCopies is the fairness experiment: two functions from the beginning, and two more from
+// the middle on. Within each pair one function is called twice as often as the other. The
+// rates keep all four backlogged once they are there.
 func fourCopies(s Spec, w *Workload) error {
 	low := 1 / (named("fft", "").Warm.Seconds() * 0.8) // calls per second of a "Low" gap
 	s.call(w, named("fft", "low-1"), 1, low, 0)
@@ -210,9 +210,8 @@ func thrice(s Spec, w *Workload) error {
 	return nil
 }
 
-// flash is twenty functions with equal parts of the load. After a third of the time
-// one of them is called 400 times, for each device's worth of capacity, within ten
-// seconds.
+// flash has twenty functions with equal shares of the load. After a third of the time, one of
+// them is called 400 times within ten seconds, for each device's worth of capacity.
 func flash(s Spec, w *Workload) error {
 	s.Count = 20
 	err := equal(s, w)
@@ -227,8 +226,8 @@ func flash(s Spec, w *Workload) error {
 // crowd is how many functions share the load of the rare class.
 const crowd = 100
 
-// rare is a crowd of functions that share the load evenly, and a last one that
-// is called about once a minute: under a load above 1 it finds work waiting in
+// rare has a crowd of functions with equal shares of the load, and one more function that is
+// called about once a minute. Under a load above 1 the rare function finds queued work in
 // every other flow.
 func rare(s Spec, w *Workload) error {
 	f := Function{Warm: 100 * time.Millisecond, Cold: 1100 * time.Millisecond, Memory: 64 * mib}

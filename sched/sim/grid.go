@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// GridSize is what a grid of servers and workloads spans.
+// GridSize is the extent of a grid of servers and workloads.
 type GridSize struct {
 	Devices    []int
 	Tokens     []int
@@ -62,10 +62,9 @@ type GridCell struct {
 	Footprint  int64   `json:"footprintBytes,omitempty"` // of each function; 0 for their own
 	First      uint64  `json:"firstSeed"`
 	Seeds      int     `json:"seeds"`
-	// OverSticky is against mqfq-sticky, OverBest against the best of all
-	// others, OverGreedy against the best of those without a bound on
-	// fairness that look at size, age or queue, OverBounded against the best
-	// of those that have one.
+	// OverSticky compares with mqfq-sticky and OverBest with the best of all others.
+	// OverGreedy compares with the best policy without a fairness bound that looks at size,
+	// age or queue. OverBounded compares with the best policy that has a bound.
 	OverSticky  Over `json:"overSticky"`
 	OverBest    Over `json:"overBest"`
 	OverGreedy  Over `json:"overGreedy"`
@@ -170,8 +169,8 @@ func (c *GridCell) judge(results [][]*Result, seeds int) {
 	for i, name := range gridRivals() {
 		c.Means[name] = values(results[i], mean)
 	}
-	// over compares sticky-plus with the best of the rivals, or of all: the one that the
-	// ratio is largest to.
+	// over compares sticky-plus with the rival, of those given or of all, that gives the
+	// largest ratio.
 	over := func(f func(*Result) float64, rivals ...string) (best Over) {
 		for i, name := range gridRivals() {
 			if name == plus || len(rivals) > 0 && !slices.Contains(rivals, name) {
@@ -194,7 +193,7 @@ func (c *GridCell) judge(results [][]*Result, seeds int) {
 	c.GapOfBound = largestGap(ours)
 }
 
-// A gridGoal is what sticky-plus is to keep in the cells of a grid.
+// A gridGoal is a goal for sticky-plus in the cells of a grid.
 type gridGoal struct {
 	text string
 	most float64
@@ -213,8 +212,8 @@ var gridGoals = []gridGoal{
 // seedRatio is how far over mqfq-sticky the mean may be in any seed.
 const seedRatio = 1.1
 
-// GridSummary is how many cells of a grid meet what is asked for: by the median,
-// and by its whole interval.
+// GridSummary counts the cells of a grid that meet the goals: by the median, and by the whole
+// interval.
 func GridSummary(cells []GridCell) Table {
 	t := Table{Head: []string{"sticky-plus", "median meets it", "whole 95% interval meets it", "whole interval misses it", "cells"}}
 	for _, g := range gridGoals {
@@ -248,8 +247,8 @@ func count(ok bool) int {
 	return 0
 }
 
-// excess is the largest ratio of a cell to the goal for it, of the goals that all cells
-// have: above 1 a goal is missed.
+// excess returns a cell's largest ratio to its goal, over the goals that all cells have. A
+// value above 1 means that a goal is missed.
 func (c GridCell) excess() (most float64) {
 	for _, g := range gridGoals {
 		if !g.few {
@@ -259,8 +258,8 @@ func (c GridCell) excess() (most float64) {
 	return most
 }
 
-// GridWorst is the worst cell of each workload among those that miss a goal, the worst
-// first, and how many such cells there are of the workload.
+// GridWorst lists, for each workload, the worst cell among those that miss a goal, worst
+// first, with the number of such cells.
 func GridWorst(cells []GridCell) Table {
 	type workload struct {
 		kind string
@@ -340,7 +339,7 @@ func GridCells(cells []GridCell) Table {
 	return t
 }
 
-// server is what the tables of a grid begin their rows with.
+// server returns the first columns of a grid's tables.
 func (c GridCell) server() []any {
 	each := "own"
 	if c.Footprint > 0 {

@@ -89,8 +89,8 @@ func (s *Server) Warm(function int) (warm, resident bool) {
 	return s.e.scheduler.Warm(f.Flow, f.Key)
 }
 
-// Outcome is how an activation that ended was run: what it found, and when the run proper
-// began and ended.
+// Outcome describes a finished activation: the kind of its start, and when its run began and
+// ended.
 func (s *Server) Outcome(activation int) (found sched.StartKind, ran, ended time.Duration) {
 	x := &s.e.executions[activation]
 	return x.kind, x.ran, x.ended

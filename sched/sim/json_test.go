@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestJSONIsDocumented: programs read what --json prints, so every name in it
-// stands in the document, and a name that went would be missed there.
+// TestJSONIsDocumented: programs read the output of --json, so every name in it is documented,
+// and every documented name exists.
 func TestJSONIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/scheduling-results.md")
 	if err != nil {

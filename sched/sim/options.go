@@ -10,9 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// Options is every parameter of a server and a policy that may be set; what is
-// nil keeps its published default, which may depend on the policy. The commands
-// take it as their flags.
+// Options has every parameter of a server and a policy that can be set. A nil field keeps its
+// published default, which may depend on the policy. The commands offer the options as flags.
 type Options struct {
 	Devices       *int           `group:"Server" placeholder:"1" help:"GPUs."`
 	Memory        *Bytes         `group:"Server" name:"gpu-memory" placeholder:"16GB" help:"Memory of each."`
@@ -95,7 +94,7 @@ func (o Options) Apply(policy string) (Params, error) {
 	return p, p.Validate()
 }
 
-// copyTo sets what is taken as it is given.
+// copyTo sets the options that need no translation.
 func (o Options) copyTo(p *Params) {
 	set(&p.GPUs, o.Devices)
 	set((*Bytes)(&p.GPUMemory), o.Memory)

@@ -10,10 +10,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Params is everything of a run but its workload: the policy and the server.
-// What the paper leaves open is a field with a published default.
+// Params has everything about a run except its workload: the policy and the server. A
+// parameter that the paper leaves open is a field with a published default.
 type Params struct {
-	// Config is what the invoker's scheduler would be given. Its Devices are GPUs of
+	// Config is the configuration for the invoker's scheduler. Its Devices are GPUs of
 	// GPUMemory each.
 	scheduler.Config
 	GPUs      int
@@ -25,8 +25,8 @@ type Params struct {
 	// InitInterferes makes a container's initialization load the device like
 	// a run does; otherwise it only takes its time.
 	InitInterferes bool
-	// KernelShare is the share of a lone run's time in which a kernel runs,
-	// which is all that utilization-driven tokens can see of it.
+	// KernelShare is the share of a lone run's time in which a kernel runs. Utilization-driven
+	// tokens see nothing else of the run.
 	KernelShare float64
 
 	Window time.Duration // over which service gaps are measured
@@ -37,8 +37,8 @@ type Params struct {
 	Clock  Clock
 }
 
-// Clock measures what the scheduler's decisions cost, if it is set. It influences
-// nothing else.
+// Clock measures the cost of the scheduler's decisions, if it is set. It influences nothing
+// else.
 type Clock func() time.Duration
 
 func (c Clock) read() time.Duration {

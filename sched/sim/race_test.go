@@ -2,7 +2,7 @@
 
 package sim
 
-// raced shortens what simulates for long: one simulation is one goroutine, so
-// the race detector has nothing to find in it and makes it ten times slower.
-// .ci/test runs these tests without it as well.
+// raced shortens long simulations. A simulation is one goroutine, so the race detector has
+// nothing to find and makes it ten times slower. .ci/test runs these tests also without the
+// race detector.
 const raced = true

@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// record is what a replay needs of an activation record. Times are in
+// record has the fields of an activation record that a replay needs. Times are in
 // milliseconds.
 type record struct {
 	Namespace   string      `json:"namespace"`

@@ -64,8 +64,7 @@ type Gap struct {
 	Max     float64 `json:"max"`
 }
 
-// Result is what one run measured. Times are milliseconds unless said
-// otherwise.
+// Result has the measurements of one run. Times are in milliseconds unless stated otherwise.
 type Result struct {
 	Workload string `json:"workload"`
 	Policy   string `json:"policy"`

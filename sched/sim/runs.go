@@ -21,10 +21,10 @@ const (
 // Entry is one row to compare: parameters on a workload, generated for each
 // seed or read from a trace.
 type Entry struct {
-	Setting string // what a sweep set
+	Setting string // the value set by a sweep
 	Params  Params
 	Spec    Spec
-	Trace   *Workload // instead of what Spec generates
+	Trace   *Workload // replaces the workload that Spec generates
 }
 
 // Workload returns the workload of a seed.
@@ -79,7 +79,7 @@ func Check(entries []Entry, seed uint64) error {
 // from several goroutines, one at a time.
 type Progress func(done, total int)
 
-// maxSeeds is more than it is worth waiting for.
+// maxSeeds is a sanity limit.
 const maxSeeds = 10_000
 
 // CheckSeeds names the flag where a number of seeds is out of range.
@@ -220,7 +220,7 @@ func CheckRuns(text string) error {
 // seed. Texts that come to the same run share it.
 func runTexts(ctx context.Context, texts []string, seeds, parallel int, progress Progress) (map[string][]*Result, error) {
 	var entries []Entry
-	index := make(map[string]int) // in entries, by text and by what the text comes to
+	index := make(map[string]int) // index in entries, by text and by normalized text
 	for _, text := range texts {
 		if _, ok := index[text]; ok {
 			continue

@@ -23,7 +23,7 @@ const fixed = 10_000
 type container struct {
 	fn      int32
 	moving  bool          // the scheduler awaits the end of its newest transfer
-	epoch   uint64        // of that
+	epoch   uint64        // epoch of the move
 	arrives time.Duration // when the newest transfer to the device ends
 }
 
@@ -122,7 +122,7 @@ func (e *engine) moved(o scheduler.Order) {
 	e.notify(scheduler.Event{Kind: scheduler.Moved, Container: o.Container, Epoch: o.Epoch, Bytes: o.Bytes, OK: true})
 }
 
-// reportMemory reports what a container has allocated, and where.
+// reportMemory reports a container's allocated memory and its place.
 func (e *engine) reportMemory(c scheduler.Container, resident bool) {
 	u := gpu.Usage{Allocated: e.fns[e.containers[c].fn].Memory, Context: e.p.Context}
 	if resident {
@@ -157,7 +157,7 @@ func (e *engine) run(j int32) {
 	e.enter(j, running, e.w.Work(e.w.Arrivals[j]))
 }
 
-// enter puts an execution among those that use the device.
+// enter adds an execution to the executions that use the device.
 func (e *engine) enter(j int32, p phase, work time.Duration) {
 	x := &e.executions[j]
 	d := e.devices[x.dev]

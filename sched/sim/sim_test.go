@@ -68,7 +68,7 @@ func near(t *testing.T, ms, s float64, what string) {
 	check.Less(t, math.Abs(ms-1000*s), 0.01, "%s: %v ms, want %v s", what, ms, s)
 }
 
-// TestStartKinds: how runs start, and what the slowest takes, in s.
+// TestStartKinds: the kinds of the runs' starts, and the duration of the slowest, in s.
 func TestStartKinds(t *testing.T) {
 	short, other := Function{Name: "a", Warm: second, Cold: 3 * second, Memory: gib}, Function{Name: "b", Warm: second, Cold: 2 * second, Memory: gib}
 	long := Function{Name: "a", Warm: 10 * second, Cold: 10 * second, Memory: gib}
@@ -124,7 +124,7 @@ func TestTwoRunsAtOnceInterfere(t *testing.T) {
 	check.That(t, r.Utilization != 0)
 }
 
-// onlyCores skips under the race detector what starts no goroutines.
+// onlyCores skips tests without goroutines under the race detector.
 func onlyCores(t *testing.T) {
 	t.Helper()
 	if raced {

@@ -44,7 +44,7 @@ func (s Spec) offered() float64 {
 	return s.Load * s.Capacity
 }
 
-// Kind is one generator: how it is called, what it makes, how.
+// Kind is one generator: its name, a description, and its function.
 type Kind struct {
 	Name, Text string
 	build      func(Spec, *Workload) error

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Swept is a parameter that a sweep can vary: its flag, or "ttl" for two of them,
-// a line about it and its usual values.
+// Swept is a parameter that a sweep can vary: its flag, or "ttl" for two flags, a description
+// and its usual values.
 type Swept struct{ Name, Text, Values string }
 
 // SweptParameters lists the parameters that Sweep varies.

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Table is what the commands print, for a terminal or as Markdown.
+// Table is the output of the commands, for a terminal or as Markdown.
 type Table struct {
 	Head []string
 	Rows [][]string

@@ -86,9 +86,9 @@ func (r *traceReader) function(f Function, unknown bool) error {
 	return nil
 }
 
-// activation adds an arrival of a function and what its initialization took, in
-// seconds. A function that the table does not have is refused, or is added where
-// its costs are learned from the trace.
+// activation adds an arrival of a function and the duration of its initialization, in seconds.
+// A function that the table lacks is added if its costs are learned from the trace, and is
+// otherwise refused.
 func (r *traceReader) activation(f Function, learn bool, a Arrival, init float64) error {
 	fn, ok := r.index[f.Name]
 	switch {

@@ -32,10 +32,10 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// IntervalOf returns the interval of the sign test, which assumes nothing about
-// how seeds differ: each lies above the median as likely as below. Fewer than six
-// seeds have none: more often than once in twenty times all of them lie on one side
-// of the median.
+// IntervalOf returns the interval of the sign test, which makes no assumption about the
+// distribution over seeds: each seed lies above the median as likely as below. It returns nil
+// for fewer than six seeds, because all of these lie on one side of the median more often than
+// once in twenty times.
 func IntervalOf(v []float64) *Interval {
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
@@ -56,8 +56,8 @@ func IntervalOf(v []float64) *Interval {
 	return &Interval{Low: v[k], High: v[n-1-k]}
 }
 
-// overSeeds is what a figure comes to over all seeds: its spread, the interval of its
-// median, and the largest.
+// overSeeds sums up a figure over all seeds: its spread, the interval of its median, and its
+// largest value.
 func overSeeds(v []float64) (s Spread, in *Interval, largest float64) {
 	return SpreadOf(v), IntervalOf(v), slices.Max(v)
 }

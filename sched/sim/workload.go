@@ -1,14 +1,13 @@
-// Package sim is a discrete-event simulator of one GPU server. It answers what
-// a scheduling policy costs and wins on a workload, without a GPU.
+// Package sim is a discrete-event simulator of one GPU server. It measures the cost and the
+// benefit of a scheduling policy on a workload, without a GPU.
 //
-// It has no rule of its own: every choice of a flow is made by package
-// sched, every choice about containers, device memory and tokens by package
-// gpu, the same code that the invoker runs. What it adds is what surrounds
-// them: arrivals, container starts, transfers, interference between runs, and
-// the measuring. A run is a function of its workload and parameters; nothing
-// depends on the clock, on goroutines or on map order.
+// It has no rules of its own: package sched chooses the flow, and package gpu decides about
+// containers, device memory and tokens, with the same code that the invoker runs. The package
+// adds the environment: arrivals, container starts, transfers, interference between runs, and
+// measurements. A run is a function of its workload and parameters. Nothing depends on the
+// clock, on goroutines or on map order.
 //
-// The package starts goroutines only in runAll, which waits for them.
+// The package starts goroutines only in runAll, which waits for all of them.
 package sim
 
 import (
@@ -84,7 +83,7 @@ const (
 	maxCost      = 24 * time.Hour
 )
 
-// Validate names what cannot be simulated.
+// Validate returns an error for a workload that cannot be simulated.
 func (w *Workload) Validate() error {
 	switch {
 	case len(w.Functions) == 0:
