@@ -11,7 +11,7 @@ PACKAGES := ./...
 PROFILE := invoker/cmd/gpuwhisk/invoker.pgo
 PGO     ?= $(CURDIR)/$(PROFILE)
 
-# NVML's header marks what it calls by an older name, and go-nvml calls all of it.
+# NVML's header marks some functions as deprecated, and go-nvml calls all of them.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 # Tools are Go modules at pinned versions, built on first use.

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The Ansible that OpenWhisk's README names for its playbooks, from PyPI, with
-# what else that names. Later ones refuse its conditions and settings. No daemon:
-# start only installs.
+# The Ansible version that OpenWhisk's README names for its playbooks, from PyPI, with the
+# other packages named there. Later versions refuse the playbooks' conditions and settings. It
+# is no daemon: start only installs.
 . "$(dirname "$0")/lib.sh"
 
 ansible=4.1.0

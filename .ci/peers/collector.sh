@@ -1,6 +1,6 @@
 #!/bin/bash
-# The OTLP receiver of OpenTelemetry's Collector, built of its Go modules, for
-# tests that start one of their own: they read what arrives there.
+# The OTLP receiver of OpenTelemetry's Collector, built from its Go modules, for tests that
+# start their own receiver and read its output.
 . "$(dirname "$0")/lib.sh"
 
 version=0.150.0

@@ -71,7 +71,8 @@ env() {
 	echo "GPUWHISK_TEST_CONTAINERD=$sock"
 }
 
-# forget_containers ends what tests have left, for a container outlives its daemon.
+# forget_containers ends the containers that tests have left, because a container outlives its
+# daemon.
 forget_containers() {
 	local ns id
 	for ns in $(ctr -a "$sock" namespaces ls -q); do

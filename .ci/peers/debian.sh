@@ -1,7 +1,7 @@
 #!/bin/bash
-# A plain Debian of this machine's release with systemd, as an image of the
-# Docker engine that DOCKER_HOST names: what packages are installed into, and
-# what plays a host for Ansible. No daemon: start only installs.
+# A plain Debian of this machine's release with systemd, as an image in the Docker engine of
+# DOCKER_HOST. Tests install packages into it and use it as a host for Ansible. It is no
+# daemon: start only installs.
 . "$(dirname "$0")/lib.sh"
 
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")

@@ -79,8 +79,8 @@ own_network() {
 	return 1
 }
 
-# networking chooses what dockerd may use of this machine's network. What it
-# kept of the last time goes: it would put the old addresses on the new bridge.
+# networking chooses the part of this machine's network that dockerd may use. It deletes
+# dockerd's stored network state, which would put the old addresses on the new bridge.
 networking() {
 	rm -rf "$dir/root/network"
 	if ! legacy_tables; then

@@ -1,7 +1,6 @@
 #!/bin/bash
-# An etcd server of one member, Debian's, on free ports of the loopback: OpenWhisk's
-# scheduler mode keeps there what invokers report. The system's own service stays as
-# it is.
+# An etcd server of one member, from Debian, on free ports of the loopback. OpenWhisk's
+# scheduler mode stores the invokers' reports there. The system's own service is not touched.
 . "$(dirname "$0")/lib.sh"
 
 # A test may run one of its own beside the shared one, to restart it.

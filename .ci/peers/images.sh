@@ -1,7 +1,6 @@
 #!/bin/bash
-# The images of the action proxies, built from this machine's interpreters into
-# the engine that DOCKER_HOST names. Their tag is a digest of what they were built
-# from, so that they are built once.
+# The images of the action proxies, built from this machine's interpreters into the engine of
+# DOCKER_HOST. Their tag is a digest of their sources, so that they are built only once.
 . "$(dirname "$0")/lib.sh"
 
 sources=$(cd "$here/../.." && pwd)/docker/runtimes

@@ -15,13 +15,13 @@ dir=${GPUWHISK_KAFKA_DIR:-$peers/kafka}
 host=${GPUWHISK_KAFKA_HOST:-127.0.0.1}
 # How many seconds its start may take (GPUWHISK_KAFKA_START_LIMIT).
 limit=${GPUWHISK_KAFKA_START_LIMIT:-180}
-# One that lives for a minute starts with a third of the work (GPUWHISK_KAFKA_BRIEF=1):
-# without logins and their certificate, and without code being optimized.
+# A broker that lives for a minute (GPUWHISK_KAFKA_BRIEF=1) starts with a third of the work:
+# without logins and their certificate, and without code optimization.
 brief=${GPUWHISK_KAFKA_BRIEF:-}
 jvm=(-XX:+UseSerialGC)
 [[ ! $brief ]] || jvm+=(-XX:TieredStopAtLevel=1)
 
-# old is a broker that keeps what it knows in ZooKeeper, which runs beside it.
+# old is set for a broker that keeps its metadata in ZooKeeper, which runs beside it.
 old=
 [[ $version != 2.* ]] || old=1
 zookeeper=$dir/zookeeper

@@ -120,11 +120,11 @@ maven() {
 	return $rc
 }
 
-# free_port prints a port of the loopback on which no program listens. It stays off
-# the ephemeral range, where a client's own socket could take it, and off what
-# is below, where tests and action proxies look for theirs: a daemon may take
-# seconds until it listens. For as long no other script of this machine gets the
-# port: of two that chose the same, one would connect to the other's daemon.
+# free_port prints a port of the loopback on which no program listens. It avoids the ephemeral
+# range, from which a client's own socket could take the port, and the range below, from which
+# tests and action proxies take theirs. A daemon may take seconds until it listens; until then
+# no other script of this machine gets the port. If two scripts chose the same port, one would
+# connect to the other's daemon.
 free_port() {
 	local p low=61000 given=/tmp/gpuwhisk-ports
 	(($(awk '{print $2}' /proc/sys/net/ipv4/ip_local_port_range) < low)) || low=5000
@@ -142,9 +142,9 @@ free_port() {
 # open_port PORT [HOST] reports whether a program listens there.
 open_port() { (exec 3<>"/dev/tcp/${2:-127.0.0.1}/$1") 2>/dev/null; }
 
-# daemon DIR COMMAND... starts COMMAND detached from the caller's terminal and
-# process group, with its pid in DIR/pid and what it prints in DIR/log. It gets
-# no other open file: one of a lock would hold the lock as long as it lives.
+# daemon DIR COMMAND... starts COMMAND detached from the caller's terminal and process group.
+# Its pid is in DIR/pid and its output in DIR/log. It inherits no other open file, because an
+# inherited lock file would hold the lock for its whole life.
 daemon() {
 	local dir=$1 fd
 	shift
@@ -202,9 +202,9 @@ end() {
 	rm -f "$dir/pid" "$dir/born"
 }
 
-# fresh DIR makes the folder of a daemon. What one that was cut off left there
-# goes, for its port may be another's by now; GPUWHISK_KEEP=1 keeps it, so that
-# a restart looks like one to clients.
+# fresh DIR creates the folder of a daemon. It deletes the remains of an interrupted daemon,
+# whose port another program may have by now. GPUWHISK_KEEP=1 keeps them, so that clients see
+# a restart.
 fresh() {
 	[[ ${GPUWHISK_KEEP:-} == 1 ]] || rm -rf "$1"
 	mkdir -p "$1"

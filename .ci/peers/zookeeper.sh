@@ -10,7 +10,7 @@ dir=${GPUWHISK_ZOOKEEPER_DIR:-$peers/zookeeper}
 # where containers are the clients.
 host=${GPUWHISK_ZOOKEEPER_HOST:-127.0.0.1}
 
-# The pom leaves out what the server needs to count and to compress.
+# The pom lacks the libraries for metrics and compression, which the server needs.
 fetch() {
 	maven "$1" "org.apache.zookeeper:zookeeper:$version" \
 		io.dropwizard.metrics:metrics-core:4.1.12.1 \

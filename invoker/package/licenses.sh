@@ -13,8 +13,8 @@ cd "$(dirname "$0")/../.."
 # Generated code of Couchbase's protocol, which its makers publish without a text.
 without=' github.com/couchbase/goprotostellar '
 
-# texts DIR TOP prints the names of the texts that hold for a package in DIR of a
-# module in TOP: those that lie beside it or above.
+# texts DIR TOP prints the names of the licence texts for a package in DIR of a module in TOP:
+# the texts in DIR or above.
 texts() {
 	local dir=$1
 	while :; do

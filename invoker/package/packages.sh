@@ -19,8 +19,8 @@ CYCLONEDX=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 VERSION=${VERSION:-$(git describe --tags --always --dirty)}
 MTIME=$(TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-# A package's version begins with a digit; what follows a tag sorts after it,
-# and a candidate (v1.2.0-rc1) before its release.
+# A package's version begins with a digit. Commits after a tag sort after the tag, and a
+# release candidate (v1.2.0-rc1) sorts before its release.
 PACKAGE_VERSION=$(sed -E 's/^v//; s/-([0-9]+)-g/+\1.g/; s/-dirty$/+dirty/; s/-/~/g; /^[0-9]+\./!s/^/0.0.0+g/' <<<"$VERSION")
 export VERSION MTIME SOURCE_DATE_EPOCH PACKAGE_VERSION
 dist=${DIST:-dist}
@@ -85,8 +85,8 @@ tool() {
 	return 1
 }
 
-# collection FILE has ansible-galaxy build the Ansible collection, and packs what
-# it built once more with the commit's time.
+# collection FILE builds the Ansible collection with ansible-galaxy, and packs it again with
+# the commit's time.
 collection() {
 	local version tree=$work/collection
 	version=$(sed -nE 's/^v?([0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?)$/\1/p' <<<"$VERSION")

@@ -52,9 +52,8 @@ compiler() {
 }
 compiler || fail "no $compiler; on Debian: apt-get install gcc-${gnu//_/-} libc6-dev-$arch-cross"
 
-# Nothing of the place or the time of the build is left in what is built. NVML
-# is loaded when it is first used, not at the start: -z lazy. PGO=off builds
-# without the profile, and sooner.
+# Programs contain no trace of the place or time of the build. -z lazy loads NVML at its first
+# use instead of at the start. PGO=off builds faster, without the profile.
 (cd "$top" && CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$compiler GOFLAGS='' go build -trimpath -buildvcs=false \
 	-pgo="${PGO:-$top/invoker/cmd/gpuwhisk/invoker.pgo}" \
 	-ldflags "-s -w -buildid= -X main.version=$version -extldflags=-Wl,-z,lazy,--build-id=none" \

@@ -22,7 +22,7 @@ fail() {
 	exit 1
 }
 
-# It is as large as a release: the one that is installed is taken.
+# cosign is as large as a release, so the installed one is used.
 cosign=$(command -v cosign || true)
 if [[ ! $cosign ]]; then
 	echo "building $COSIGN, for some minutes" >&2
@@ -34,7 +34,7 @@ if [[ ${COSIGN_KEY:-} ]]; then
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	"$cosign" public-key --key "$COSIGN_KEY" >"$work/public"
-	# Without a log and without a time stamp: what is signed need not be public.
+	# Without a log and a time stamp, because signed content need not be public.
 	"$cosign" signing-config create --out "$work/config"
 	with=(--key "$COSIGN_KEY" --signing-config "$work/config")
 	by=(--key "$work/public" --insecure-ignore-tlog)
@@ -45,7 +45,7 @@ else
 	by=(--certificate-identity "$COSIGN_IDENTITY" --certificate-oidc-issuer "$COSIGN_ISSUER")
 fi
 
-# statement prints what was made, of which commit, with which tools.
+# statement prints the built files, their commit and the tools that built them.
 statement() {
 	local commit
 	commit=$(git -C "$top" rev-parse HEAD)

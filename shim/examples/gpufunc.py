@@ -164,7 +164,7 @@ def main(args):
         if Kept.block is not None:
             device.free(Kept.block)
         Kept.block, Kept.size, Kept.runs = device.allocate(size), size, 0
-    # What the run before left, wherever it was in between.
+    # The block that the previous run left, wherever it was in between.
     intact = Kept.runs == 0 or device.sum(Kept.block, size) == size * (Kept.runs % 251)
     Kept.runs += 1
     device.fill(Kept.block, size, Kept.runs % 251)

@@ -22,7 +22,7 @@ SENTINEL = b"XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 MAX_HEAD = 64 << 10    # request line and headers
 MAX_BODY = 256 << 20   # code is at most 48 MiB before base64 and JSON
 CHUNK = 256 << 10
-# What an answer announces. This proxy closes no idle connection, so it keeps more.
+# Header fields of an answer. This proxy closes no idle connection, so it promises more.
 KEEP_ALIVE = "Connection: keep-alive\r\nKeep-Alive: timeout=60\r\n"
 REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
            405: "Method Not Allowed", 411: "Length Required",

@@ -4,13 +4,13 @@ set -e
 [ -d /run/systemd/system ] || exit 0
 systemd-tmpfiles --create gpuwhisk.conf || true
 systemctl daemon-reload || true
-# Invokers that run are restarted one after the other: each finishes its work,
-# and what waits for it in Kafka is taken by its successor. With
-# GPUWHISK_NO_RESTART they are left running.
+# Running invokers are restarted one after the other. Each finishes its work, and its
+# successor takes the activations that wait in Kafka. With GPUWHISK_NO_RESTART they are left
+# running.
 [ -z "${GPUWHISK_NO_RESTART:-}" ] || exit 0
 if [ "$1" = 2 ] || { [ "$1" = configure ] && [ -n "${2:-}" ]; }; then
 	for unit in $(systemctl list-units --plain --no-legend --state=active,activating 'gpuwhisk@*.service' | cut -d' ' -f1); do
-		# One that waits for Kafka to come back must not hold up the installation.
+		# An invoker that waits for Kafka must not hold up the installation.
 		timeout 120 systemctl restart "$unit" || true
 	done
 fi

@@ -1,5 +1,5 @@
-# exchange NAME ID RESTART: the unit, which finishes what it runs, makes room
-# for the original container.
+# exchange NAME ID RESTART: the unit finishes its running activations and makes room for the
+# original container.
 name=$1 unit=gpuwhisk@$2.service restart=$3
 systemctl --quiet disable "$unit"
 systemctl stop "$unit"

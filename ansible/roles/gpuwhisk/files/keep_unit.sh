@@ -1,4 +1,4 @@
-# keep ID: puts aside what the unit runs from, for a way back.
+# keep ID: stores the files that the unit runs from, for a rollback.
 id=$1 kept=/var/cache/gpuwhisk/before-$1
 rm -rf "$kept"
 mkdir -p -m 700 "$kept"

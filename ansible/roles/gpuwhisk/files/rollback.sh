@@ -1,6 +1,6 @@
-# rollback NAME RESTART stock|ours yes|no: whatever step an exchange stopped at,
-# what served before it (the original or ours) serves again. The last argument is
-# whether the exchange was begun: before it nothing was moved.
+# rollback NAME RESTART stock|ours yes|no: whatever the step at which an exchange stopped, the
+# previous invoker (the original or ours) serves again. The last argument says whether the
+# exchange was begun. Before that nothing was moved.
 name=$1 restart=$2 before=$3 begun=$4
 exists() { docker container inspect "$1" >/dev/null 2>&1; }
 ours() { [ "$(docker inspect --format '{{ index .Config.Labels "org.opencontainers.image.title" }}' "$1")" = gpuwhisk/invoker ]; }

@@ -1,5 +1,5 @@
-# rollback NAME ID RESTART stock|ours yes|no: whatever step an exchange stopped
-# at, what served before it (the original or the unit of before) serves again.
+# rollback NAME ID RESTART stock|ours yes|no: whatever the step at which an exchange stopped,
+# the previous invoker (the original or the previous unit) serves again.
 name=$1 id=$2 restart=$3 before=$4 begun=$5
 unit=gpuwhisk@$id.service kept=/var/cache/gpuwhisk/before-$id
 exists() { docker container inspect "$1" >/dev/null 2>&1; }
