@@ -212,6 +212,43 @@ func TestChartIsSmall(t *testing.T) {
 	check.That(t, !visible(d), "the device plugin's choice of GPUs is overridden")
 }
 
+// TestChartQuotesNames: a name that looks like a number stays a name. YAML would read it as
+// a number, and y as a truth value.
+func TestChartQuotesNames(t *testing.T) {
+	var set []string
+	for _, name := range []string{"image.pullSecrets[0]", "registrySecret", "couchdb.secret", "couchdb.usernameKey", "couchdb.passwordKey", "runtimes.configMap",
+		"runtimes.key", "admin.secret", "admin.usernameKey", "admin.passwordKey", "priorityClassName", "runtimeClassName", "env.A", "kafka.hosts"} {
+		set = append(set, name+"=1e3")
+	}
+	text, err := helmTemplate(t, []string{"openserverless"}, set...)
+	check.NoError(t, err)
+	var object any
+	check.NoError(t, yaml.Unmarshal([]byte(text), &object))
+	found := 0
+	var visit func(path string, value any)
+	visit = func(path string, value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for name, v := range value {
+				visit(path+"."+name, v)
+			}
+		case []any:
+			for _, v := range value {
+				visit(path, v)
+			}
+		case float64:
+			t.Errorf("%s is a number", path)
+		case string:
+			if value == "1e3" {
+				found++
+			}
+		}
+	}
+	visit("", object)
+	// The Secrets of CouchDB and of the login are named twice.
+	check.Equal(t, found, len(set)+2, "names")
+}
+
 // TestChartRefusesMistakes: the schema names a value that is missing, misspelt or wrong.
 func TestChartRefusesMistakes(t *testing.T) {
 	_, err := helmTemplate(t, nil)
