@@ -17,13 +17,14 @@
 #include "process/state.h"
 
 enum {
-	/* The driver's calls are made on it; only what is used takes memory. */
+	/* The driver's calls run on this stack. Unused pages take no memory. */
 	STACK = 1 << 20,
 	FIRST_BACKOFF_MS = 20,
 	LONGEST_BACKOFF_MS = 2000,
 };
 
-/* A capture in global mode forbids other threads what we must do. */
+/* While a capture in global mode is open, other threads may not make the driver calls
+ * that we need. */
 static void relax_captures(void)
 {
 	fn_cuThreadExchangeStreamCaptureMode *exchange =
@@ -80,7 +81,8 @@ void gw_agent_start(void)
 {
 	if (!gw_requests_begin())
 		return;
-	/* The thread must not wait for a library's constructor that waits for it. */
+	/* The thread must not wait for a library's constructor that may be waiting for
+	 * this thread. */
 	gw_find_driver();
 	if (!gw_requests_open() || !start_thread())
 		gw_disable("no thread for the connection to the invoker");

@@ -1,6 +1,6 @@
 /*
- * What the program's threads ask of the agent: the thread that is connected to the
- * invoker and moves memory by its orders.
+ * Requests of the program's threads to the agent. The agent is the thread that is
+ * connected to the invoker and moves memory by its orders.
  */
 #ifndef GW_AGENT_H
 #define GW_AGENT_H
@@ -19,8 +19,8 @@ void gw_agent_await_limit(void);
 /* Ask the invoker for more than was granted, and wait for its answer. False: there is
  * none. */
 bool gw_agent_ask(void);
-/* Record a sign, and wait a moment until the invoker has been notified: the program
- * may end of it. */
+/* Record a sign, and wait a moment until the invoker has been notified, because the
+ * program may end because of the error. */
 void gw_agent_refused(enum gw_sign sign, CUresult code);
 /* Wait that moment, where a sign is recorded and not reported. */
 void gw_agent_await_reported(void);

@@ -17,11 +17,11 @@ struct gw_conn {
 
 bool gw_conn_open(struct gw_conn *conn, const char *path);
 void gw_conn_close(struct gw_conn *conn);
-/* Queue a frame; it may wait for gw_conn_flush, so that what is queued at one time
- * wakes the invoker once. False: the connection is gone. */
+/* Queue a frame. It may wait for gw_conn_flush, so that frames queued together wake the
+ * invoker once. Returns false if the connection is gone. */
 bool gw_conn_send(struct gw_conn *conn, struct gw_frame *f);
 bool gw_conn_flush(struct gw_conn *conn);
-/* Take in what has come, without waiting. False: the connection is gone. */
+/* Read the available bytes without waiting. Returns false if the connection is gone. */
 bool gw_conn_receive(struct gw_conn *conn);
 /* The next whole command: 1, none yet: 0, nonsense: -1. */
 int gw_conn_next(struct gw_conn *conn, struct gw_command *out);

@@ -15,7 +15,7 @@ static void put(uint8_t *p, uint64_t v, int bytes)
 		p[i] = (uint8_t)v;
 }
 
-/* The least payload of a command; -1 for what is no command. */
+/* Returns the minimum payload of a command, -1 if the type is no command. */
 static int least_payload(unsigned type)
 {
 	switch (type) {

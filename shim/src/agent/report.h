@@ -1,6 +1,6 @@
 /*
- * What is reported to the invoker, as frames. False: the connection is of no more
- * use.
+ * Reports to the invoker, as frames. Each function returns false if the connection is
+ * unusable.
  */
 #ifndef GW_REPORT_H
 #define GW_REPORT_H
@@ -14,12 +14,12 @@ bool gw_send_usage(struct gw_conn *conn, uint64_t epoch, bool at_rest);
 /* A sign that managed memory does not work for this program; once to each invoker. */
 bool gw_send_refused(struct gw_conn *conn);
 bool gw_send_accepted(struct gw_conn *conn, const struct gw_command *c);
-/* What came of a command to move memory. */
+/* Report the result of a command to move memory. */
 bool gw_send_done(struct gw_conn *conn, const struct gw_command *c, const struct gw_work *w,
 		  enum gw_status status);
 /* The answer to a PING, or a sign of life. */
 bool gw_send_pong(struct gw_conn *conn, uint64_t epoch);
-/* The process would hold more than it may. */
+/* Report that the process would hold more memory than it may. */
 bool gw_send_want(struct gw_conn *conn, uint64_t number);
 
 #endif

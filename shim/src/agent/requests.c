@@ -26,10 +26,10 @@ static _Atomic uint64_t threshold = 16 << 20; /* that are worth one at once */
 static atomic_bool wake_pending, connected;
 static atomic_bool check_wanted;
 
-/* What allocating threads wait for. */
+/* The conditions that allocating threads wait for. */
 static atomic_bool limit_known;          /* or there is no invoker to set one */
 static _Atomic uint64_t asked, answered; /* numbers of WANTs */
-static _Atomic uint32_t progress;        /* of any of these; a futex */
+static _Atomic uint32_t progress;        /* changes with each condition; a futex */
 
 bool gw_requests_begin(void) { return !atomic_exchange(&started, true); }
 
@@ -86,8 +86,8 @@ void gw_agent_changed(uint64_t bytes)
 	if (!atomic_load_explicit(&started, memory_order_relaxed))
 		return;
 	uint64_t before = atomic_fetch_add(&changed, bytes + 1), large = atomic_load(&threshold);
-	/* The agent is woken by what makes it large alone: until it has reported, each
-	 * further allocation would pay for a wake-up in vain. */
+	/* Wake the agent only when the sum becomes large. Until it has reported, each
+	 * further allocation would pay for a useless wake-up. */
 	if (before < large && before + bytes + 1 >= large)
 		wake();
 }

@@ -1,6 +1,6 @@
 /*
- * What passes between the program's threads and the agent's: changes and requests one
- * way, answers the other. This is the agent's side; agent.h is the program's.
+ * The exchange between the program's threads and the agent: changes and requests go to
+ * the agent, answers go back. This is the agent's side; agent.h is the program's side.
  */
 #ifndef GW_REQUESTS_H
 #define GW_REQUESTS_H
@@ -10,7 +10,7 @@
 
 /* True: for the first time. */
 bool gw_requests_begin(void);
-/* Make what the agent is woken by. */
+/* Create the descriptor that wakes the agent. */
 bool gw_requests_open(void);
 void gw_requests_reset(void);
 

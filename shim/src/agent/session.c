@@ -12,7 +12,7 @@
 #include "process/state.h"
 
 enum {
-	/* Small changes are reported after this, large ones not more often than that. */
+	/* Small changes are reported after this time, large ones at most this often. */
 	QUIET_MS = 500,
 	USAGE_MS = 10,
 	/* The time between two tries to bring memory back to a device that is full. */
@@ -25,7 +25,7 @@ static struct {
 	bool gated;               /* this invoker reports runs */
 	uint64_t newest;          /* epoch */
 	struct gw_command moving; /* the command under way; type 0: none */
-	struct gw_work work;      /* what it takes */
+	struct gw_work work;      /* the move that the command asks for */
 	uint64_t want_sent;
 	int64_t usage_sent; /* when the last USAGE went */
 	unsigned ended;     /* contexts that it left out as they had ended */
@@ -268,7 +268,7 @@ void gw_session_serve(void)
 	if (idle && !session.moving.type)
 		prepare();
 
-	/* What takes a while is accepted before it is done. */
+	/* A long command is accepted before it is carried out. */
 	if (ok && session.moving.type && gw_work_remains(&session.work))
 		ok = gw_conn_flush(&session.conn);
 	if (ok && session.moving.type && !gw_work_step(&session.work, &watch))

@@ -1,6 +1,6 @@
 /*
- * The session with one invoker after the other: what it commands is done, what the
- * process holds is reported. Used by the agent's thread alone.
+ * The session with one invoker after the other: it carries out the invoker's commands and
+ * reports the memory of the process. Only the agent's thread uses it.
  */
 #ifndef GW_SESSION_H
 #define GW_SESSION_H
@@ -12,8 +12,8 @@ bool gw_session_open(const char *path);
 bool gw_session_is_open(void);
 /* The invoker speaks another version: no session is of use. */
 bool gw_session_is_refused(void);
-/* Wait for the invoker or for the program's threads, and do what there is to do, or a
- * part of it. Ends the session when the connection is of no more use. */
+/* Wait for the invoker or for the program's threads, and do all or part of the pending
+ * work. Ends the session if the connection is unusable. */
 void gw_session_serve(void);
 void gw_session_close(void);
 /* Wait without a session. */

@@ -41,7 +41,8 @@ enum {
 	LOCATION_HOST_NUMA_CURRENT = 4,
 };
 
-/* What is not on the host is taken to be on a device, whatever later drivers add. */
+/* Every location that is not the host counts as a device, including locations of later
+ * drivers. */
 static inline int gw_on_host(struct gw_location at)
 {
 	return at.type >= LOCATION_HOST && at.type <= LOCATION_HOST_NUMA_CURRENT;
@@ -63,7 +64,7 @@ struct gw_access {
 };
 _Static_assert(sizeof(struct gw_access) == 12, "CUmemAccessDesc");
 
-/* CUmemAllocationProp and CUmemPoolProps, up to what is read. */
+/* CUmemAllocationProp and CUmemPoolProps, up to the last field that is read. */
 struct gw_memprop {
 	int type;
 	int handle_types;
@@ -97,7 +98,7 @@ struct gw_ipc {
 	char reserved[64];
 };
 
-/* CUDA_MEM_ALLOC_NODE_PARAMS, and CUgraphNodeParams up to what is read. */
+/* CUDA_MEM_ALLOC_NODE_PARAMS, and CUgraphNodeParams up to the last field that is read. */
 struct gw_graph_alloc {
 	char pool[88]; /* CUmemPoolProps */
 	const void *access;
@@ -114,7 +115,7 @@ struct gw_graph_node {
 _Static_assert(offsetof(struct gw_graph_alloc, bytes) == 104, "CUDA_MEM_ALLOC_NODE_PARAMS");
 _Static_assert(offsetof(struct gw_graph_node, alloc) == 16, "CUgraphNodeParams");
 
-/* CUDA_EXTERNAL_MEMORY_BUFFER_DESC, up to what is read. */
+/* CUDA_EXTERNAL_MEMORY_BUFFER_DESC, up to the last field that is read. */
 struct gw_external {
 	unsigned long long offset, size;
 };

@@ -7,8 +7,8 @@
 
 #include "driver/abi.h"
 
-/* ID_<export>: the hooks first, the gated ones among them last, then the calls, then
- * those of NVML. */
+/* ID_<export>: first the hooks, with the gated hooks last, then the calls, then the
+ * functions of NVML. */
 enum gw_id {
 #define HOOK(base, export, version, flags, class, what, params, args) ID_##export,
 #include "../../abi.def"

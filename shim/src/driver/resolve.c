@@ -21,7 +21,7 @@ SHARED_WITH_TAIL dlvsym_fn *gw_dlvsym;
 static void *slots[GW_ENTRIES];
 static bool linked[GW_ENTRIES]; /* the slot came from RTLD_NEXT */
 
-/* The libraries that are hooked, and what we hold of them. */
+/* The hooked libraries and our handles to them. */
 struct library {
 	const char *file;
 	void *handle;
@@ -219,7 +219,8 @@ static bool is_own(const void *function)
 	       (uintptr_t)function < (uintptr_t)_end;
 }
 
-/* A program linked with the library: what comes after us in its search order. */
+/* For a program that is linked with the library: the next definition after ours in the
+ * program's search order. */
 static void *resolve_linked(int id)
 {
 	void *p = gw_next_dlsym(RTLD_NEXT, gw_entries[id].export);

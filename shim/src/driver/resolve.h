@@ -15,8 +15,8 @@ void *gw_real(int id);
 #define GW_REAL(export) ((fn_##export *)gw_real(ID_##export))
 /* The same where it was found behind us in the order of linking, else NULL. */
 void *gw_real_linked(int id);
-/* Find all that the driver has. A later GW_REAL asks the dynamic linker, and waits for
- * its lock, only for what an older driver lacks. */
+/* Find all functions of the driver. After this, GW_REAL asks the dynamic linker, and
+ * waits for the linker's lock, only for functions that an older driver lacks. */
 void gw_find_driver(void);
 /* A program has found this function in the library itself, which it has loaded. False:
  * the library is not to be had. */

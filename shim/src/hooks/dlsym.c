@@ -28,8 +28,8 @@ static int hook_named(const char *name)
 }
 
 /*
- * True when the asker is the interposer that our slot leads to: it looks for
- * what lies behind itself, and would get a loop if it got us.
+ * Returns true if the caller is the interposer that our slot leads to. It looks for the
+ * definition behind its own, and would get a loop if it got ours.
  */
 static bool is_next(int id, const void *caller)
 {

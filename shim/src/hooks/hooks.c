@@ -1,8 +1,8 @@
 /*
- * The wrappers and their table, made from abi.def. A wrapper finds the real
- * function, and either forwards (when the shim takes no part) or lets
- * gw_on_<what> do the work with the real function at hand. The driver's calls are no
- * cancellation points, so what a wrapper does is none.
+ * The wrappers and their table, made from abi.def. A wrapper finds the real function. It
+ * either forwards the call (when the shim takes no part) or calls gw_on_<what> with the
+ * real function as an argument. The driver's calls are no cancellation points, so the
+ * work of a wrapper must not be one either.
  */
 #include "hooks/hooks.h"
 

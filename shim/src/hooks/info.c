@@ -1,6 +1,7 @@
 /*
- * What the program learns about memory, so that managed memory looks like the
- * device memory it asked for; and what its own prefetches show.
+ * Answers to the program's questions about memory, so that managed memory looks like the
+ * device memory that the program asked for. The program's own prefetches are recorded
+ * here, too.
  */
 #include <stdatomic.h>
 
@@ -37,9 +38,10 @@ static bool reclaim(uint64_t bytes)
 }
 
 /*
- * Below a limit what is free comes from our own count. Where memory moves, what is free
- * on the device now is not the bound, because others move out. Where it stays, no more is
- * free than the device has; it is asked for all that is left once in the life of a process.
+ * With a limit, the free memory comes from our own count. If memory moves, the memory
+ * that is free on the device now is no bound, because other memory moves out. If memory
+ * stays, no more is free than the device has. The device is asked for the whole rest once
+ * in the life of a process.
  */
 static uint64_t bounded(fn_cuMemGetInfo_v2 *real, uint64_t left)
 {
@@ -244,9 +246,9 @@ CUresult gw_on_pointer_set(fn_cuPointerSetAttribute *real, const void *value, in
 	return leave(pass, r);
 }
 
-/* What the program itself fetches counts as on the device from now on. What it
- * sends away leaves in its own time, so it counts as there until
- * an order of ours has moved it. */
+/* Memory that the program fetches itself counts as on the device from now on. Memory that
+ * it sends away leaves at an unknown time, so it counts as on the device until an order
+ * of ours has moved it. */
 static void fetched(CUdeviceptr ptr, size_t bytes)
 {
 	struct gw_block b;

@@ -1,7 +1,7 @@
 /*
- * cuGetProcAddress: ask the driver with the caller's own arguments, and if the
- * pointer that comes back is one that we hook, give ours instead. So versions,
- * flags and ABIs that do not exist yet are right by themselves.
+ * cuGetProcAddress: ask the driver with the caller's own arguments. If the driver returns
+ * a pointer to a hooked function, return our hook instead. Versions, flags and ABIs that
+ * do not exist yet then work without a change here.
  */
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -62,9 +62,9 @@ static void *lookup_by_driver(const struct gw_entry *e)
 }
 
 /*
- * Exported names have the ABI for sure, so they claim first: should a driver
- * answer an old version with a newer ABI, its pointer is taken already by the
- * hook of that ABI.
+ * The ABI of an exported name is certain, so exported names claim their pointers first.
+ * If a driver answers an old version with a newer ABI, the hook of that ABI already owns
+ * the pointer.
  */
 static void build(struct map *m)
 {
@@ -78,10 +78,10 @@ static void build(struct map *m)
 }
 
 /*
- * The map, built by the first lookup; NULL: there is no memory for it. Threads that come
- * at once build one each, and the first to be done stays. None waits for another: one
- * may be in a library's constructor and hold the dynamic linker's lock, which the other
- * needs for its dlsym.
+ * Returns the map, which the first lookup builds; NULL if there is not enough memory.
+ * Concurrent first callers build one each, and the first finished map stays. No thread
+ * waits for another, because one may be in a library's constructor and hold the dynamic
+ * linker's lock, which the other needs for its dlsym.
  */
 static const struct map *pointers(void)
 {

@@ -1,6 +1,6 @@
 /*
- * What the program learns from the management library: of a device's memory what
- * cuMemGetInfo answers, and of its processes those of the same container.
+ * Answers of the management library to the program: a device's memory as cuMemGetInfo
+ * reports it, and only the processes of the same container.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ int gw_on_nvml_memory(fn_nvmlDeviceGetMemoryInfo *real, void *device,
 	return r;
 }
 
-/* What the driver keeps for itself lies beyond the limit. */
+/* Memory that the driver keeps for itself is not part of the limit. */
 int gw_on_nvml_memory_v2(fn_nvmlDeviceGetMemoryInfo_v2 *real, void *device,
 			 struct gw_nvml_memory_v2 *out)
 {
@@ -60,7 +60,7 @@ struct source {
 	int (*read)(const struct source *, unsigned *n, void *entries);
 	void *real, *device;
 	size_t each, pid_at; /* bytes of an entry, and before its pid */
-	union {              /* what else the caller gave */
+	union {              /* the caller's structure */
 		struct gw_nvml_details details;
 		struct gw_nvml_utilizations utilizations;
 		unsigned long long since;

@@ -30,7 +30,8 @@ void gw_count_pools(bool trim)
 
 bool gw_obtain(enum gw_account account, uint64_t bytes)
 {
-	/* Where the others did not answer in time what they could take is not granted. */
+	/* If the others do not answer in time, the memory that they could take is not
+	 * granted. */
 	enum { ASKS = 8 };
 	struct gw_waiter waiter = {.account = account, .bytes = bytes};
 	bool trimmed = false;
@@ -71,7 +72,7 @@ CUresult gw_finish_alloc(CUresult r, uint64_t reserved, enum gw_space space,
 	}
 	if (!gw_settle(gw_account_of(b.kind), reserved, space, made ? &b : NULL))
 		gw_disable("no memory for the registry");
-	/* What was reserved may have been reported. */
+	/* The reservation may have been reported. */
 	gw_agent_changed(made ? b.size : reserved);
 	return r;
 }

@@ -9,14 +9,14 @@
 
 #include "memory/registry.h"
 
-/* Reserve bytes for an allocation about to be made. Where the limit is reached, pools and
- * graphs give back what they keep for later; where other processes of the container could
- * have the bytes, the invoker is asked for them. False: the limit is reached all the same.
- * Each true needs one gw_settle. */
+/* Reserve bytes for an allocation that is about to be made. At the limit, pools and
+ * graphs first give back the memory that they keep for later. If other processes of the
+ * container could have the bytes, the invoker is asked for them. Returns false if the
+ * limit is reached all the same. Each true needs one gw_settle. */
 bool gw_obtain(enum gw_account account, uint64_t bytes);
 
-/* Record what pools and graphs hold now; trim: once they gave back what they keep for
- * later. The calling thread has a context. */
+/* Record the memory that pools and graphs hold now. With trim, they first give back the
+ * memory that they keep for later. The calling thread must have a context. */
 void gw_count_pools(bool trim);
 
 /* The driver gave r for an allocation for which bytes were reserved: they become the

@@ -43,8 +43,8 @@ static void *captured(CUstream stream)
 	return graph;
 }
 
-/* The driver gave r for a node that allocates: what is reserved becomes a part of what
- * graphs will hold. */
+/* The driver returned r for a node that allocates: the reservation becomes part of the
+ * memory that graphs will hold. */
 static CUresult finish_node(CUresult r, void *graph, const CUdeviceptr *ptr, size_t bytes,
 			    uint64_t reserved)
 {
@@ -75,7 +75,7 @@ static CUresult alloc_captured(const struct request *q, void *graph)
 	return r;
 }
 
-/* Take back what made the pool hold more than may be granted. */
+/* Undo the allocation that made the pool hold more than may be granted. */
 static void undo(const struct request *q)
 {
 	fn_cuMemFreeAsync *give_back = GW_REAL(cuMemFreeAsync);
@@ -89,8 +89,8 @@ static void undo(const struct request *q)
 	gw_pools_count();
 }
 
-/* All that pools hold is granted, once they gave back what they keep. The caller holds
- * gw_pools_lock. */
+/* Returns true if all memory of pools is granted after they gave back the memory that
+ * they keep. The caller must hold gw_pools_lock. */
 static bool all_granted(void)
 {
 	gw_pools_count();
@@ -101,8 +101,9 @@ static bool all_granted(void)
 	return gw_reserve(GW_POOL_BYTES, 0) == GW_ROOM;
 }
 
-/* Allocate what is reserved, with so many bytes by which the pool may grow beyond that.
- * All are settled. *lack: bytes that more would have to be reserved, or 0. */
+/* Allocate the reserved bytes; the pool may grow by growth bytes beyond them. All
+ * reservations are settled. *lack is the number of further bytes that would have to be
+ * reserved, or 0. */
 static CUresult alloc_reserved(const struct request *q, uint64_t growth, uint64_t *lack)
 {
 	*lack = 0;
@@ -231,8 +232,8 @@ CUresult gw_on_pool_at(fn_cuMemGetMemPool *real, CUmemoryPool *pool, struct gw_l
 	return r;
 }
 
-/* Reserve what graphs will hold more with a node that allocates; gw_graphs_lock is held
- * from then on. False: the limit is reached. */
+/* Reserve the additional memory that graphs will hold because of a node that allocates.
+ * gw_graphs_lock is held from then on. Returns false if the limit is reached. */
 static bool reserve_node(void *graph, const struct gw_graph_alloc *how, uint64_t *growth)
 {
 	gw_graphs_lock();

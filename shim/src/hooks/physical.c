@@ -1,10 +1,11 @@
 /*
- * Physical memory. It lives as long as a handle or a mapping of it, so both are counted.
- * An import of what this process exported gives one more handle of the same memory.
+ * Physical memory. It lives as long as a handle or a mapping exists, so both are counted.
+ * An import of memory that this process exported gives one more handle of the same
+ * memory.
  *
- * A handle that ends may be given out again at once, to another thread. So the
- * driver's call and our record of a handle are one step, under a lock: these calls
- * are rare and long.
+ * A handle that ends may be given out again at once, to another thread. So the driver's
+ * call and our record of a handle are one step, under a lock. These calls are rare and
+ * slow.
  */
 #include "hooks/physical.h"
 
@@ -20,7 +21,7 @@
 
 enum { FABRIC = 64 }; /* CUmemFabricHandle */
 
-/* By what this process has exported its memory. */
+/* The memory that this process has exported, by the identity of the export. */
 struct export {
 	int type;
 	int fd;
@@ -134,8 +135,8 @@ CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 	return r;
 }
 
-/* Set out to what identifies the shared memory: a descriptor, as it is given to an import,
- * or a fabric handle's bytes. False: it cannot be identified. */
+/* Set out to the identity of the shared memory: a descriptor as it is given to an import,
+ * or a fabric handle's bytes. Returns false if the memory cannot be identified. */
 static bool identify(int type, const void *shared, struct export *out)
 {
 	struct stat st;

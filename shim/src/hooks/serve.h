@@ -1,7 +1,7 @@
 /*
- * gw_on_<what>: what the hooks do. Each takes the real function first and then
- * the caller's arguments. The type of the real function is that of the first
- * ABI with this shape; ABIs that share a <what> have the same type.
+ * gw_on_<what>: the work of the hooks. Each function takes the real function first and
+ * then the caller's arguments. The type of the real function is the type of the first ABI
+ * with this shape. ABIs that share a <what> have the same type.
  */
 #ifndef GW_SERVE_H
 #define GW_SERVE_H

@@ -1,7 +1,7 @@
 /*
- * How the shim begins in a process: by the environment at the first call, with its
- * agent after the first successful cuInit; and what becomes of it in a forked child
- * and at the program's end.
+ * The shim's start in a process: it reads the environment at the first call and starts
+ * its agent after the first successful cuInit. This file also handles forked children and
+ * the program's end.
  */
 #include "hooks/start.h"
 
@@ -102,8 +102,8 @@ static void at_exit(void)
 	gw_driver_stop(gw_call_depth ? WITHIN_CALL_MS : WAIT_MS);
 }
 
-/* What pthread_atfork is since glibc 2.3. Newer ones link a part of it into us
- * that would not load on musl; this reference is weak. */
+/* The function behind pthread_atfork since glibc 2.3. Newer versions link a part of
+ * pthread_atfork into us that would not load on musl. This reference is weak. */
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 #pragma weak __register_atfork
 extern void *__dso_handle __attribute__((visibility("hidden")));

@@ -58,8 +58,8 @@ struct gw_mover {
 	/* Order the move of a part of a block, in the order of the stream. */
 	CUresult (*order)(const struct gw_block *b, uint64_t from, uint64_t to, bool out,
 			  CUstream stream);
-	/* The stream has done what was ordered, or has failed. NULL: there is nothing more
-	 * to do. */
+	/* The stream has completed the order, or has failed. NULL if nothing more is to
+	 * be done. */
 	void (*finish)(uint64_t base, bool out, bool done);
 };
 const struct gw_mover *gw_mover_of(enum gw_kind kind);

@@ -223,8 +223,9 @@ static bool is_end(CUresult r)
 	return r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* A runtime may end a context by a table of the driver's that is not hooked. Two calls
- * must agree: what is forgotten is not counted. */
+/* A runtime may end a context through a table of the driver that is not hooked. Two calls
+ * must agree that the context has ended, because the memory of a forgotten context is not
+ * counted. */
 static void forget_if_ended(CUcontext ctx, CUresult r)
 {
 	fn_cuCtxGetApiVersion *ask = GW_REAL(cuCtxGetApiVersion);

@@ -13,9 +13,9 @@ struct gw_current {
 	CUdevice device;
 };
 
-/* The context that has what the calling thread allocates, and its device: the current
- * one, or for a green one the primary context. Where the driver reports none it is the
- * process's only one; ctx is NULL if there is none. */
+/* Returns the context that owns the allocations of the calling thread, and its device:
+ * the current context, or the primary context for a green one. If the driver reports no
+ * context, it is the process's only one. ctx is NULL if there is none. */
 struct gw_current gw_current(void);
 unsigned gw_contexts(void);
 /* The context with this number, NULL if there are not so many. */
@@ -23,10 +23,11 @@ CUcontext gw_context_at(unsigned i);
 
 /* A context is there. made: by cuCtxCreate; the rest are primary, or parts of one. */
 void gw_add_context(CUcontext ctx, CUdevice device, bool made);
-/* A green context has no memory of its own: what is allocated below it is the primary
- * context's. */
+/* A green context has no memory of its own. Memory allocated below it belongs to the
+ * primary context. */
 void gw_add_green(CUcontext ctx, void *green, struct gw_current primary);
-/* A green context ended. False: it is not known. primary: the one that it belongs to. */
+/* A green context ended. Sets primary to its primary context. Returns false if the green
+ * context is unknown. */
 bool gw_remove_green(void *green, struct gw_current *primary);
 /* A context has ended, and with it the blocks that it held. */
 void gw_remove_context(CUcontext ctx);
@@ -43,8 +44,8 @@ CUcontext gw_any_context(void);
 /* The same, but NULL where contexts lie on several devices. */
 CUcontext gw_single_device_context(void);
 
-/* Make a context current, and what was before. One that has ended unseen is forgotten.
- * The caller holds the driver lock. */
+/* Make a context current, on top of the present one. A context that has ended unseen is
+ * forgotten. The caller must hold the driver lock. */
 CUresult gw_push_context(CUcontext ctx);
 void gw_pop_context(void);
 /* Forget all contexts that have ended unseen. False: there were none. The caller holds

@@ -54,7 +54,7 @@ void gw_gate_begin(void (*wake)(void))
 	atomic_store(&gw_gate_state, barrier(REGISTER_PRIVATE_EXPEDITED) ? 0 : GW_GATE_FENCED);
 }
 
-/* So many seats are made at once; a machine's page has room for them. */
+/* The number of seats allocated at once; they fit in a page. */
 enum { SEATS = 64 };
 
 static struct gw_seat *free_seat(void)

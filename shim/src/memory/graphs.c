@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 struct graph {
-	void *graph; /* NULL: it ended, and what was made executable of it has not */
+	void *graph; /* NULL if the graph has ended and its executable graphs have not */
 	CUcontext ctx;
 	uint64_t live, most; /* bytes of its nodes, as they were added */
 	unsigned execs;
@@ -89,7 +89,7 @@ void gw_graph_free(CUdeviceptr ptr)
 	gw_graphs_unlock();
 }
 
-/* Remove a graph, and what was made executable of it. The caller holds the lock. */
+/* Remove a graph and its executable graphs. The caller must hold the lock. */
 static void remove_at(struct graph **at)
 {
 	struct graph *g = *at;

@@ -25,7 +25,7 @@ void gw_books_unlock(void) { pthread_mutex_unlock(&books.mu); }
 
 static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* The bytes of pools, with those that are about to be allocated from them. */
+/* Returns the bytes of pools, including the bytes about to be allocated from them. */
 static uint64_t pool_bytes(void)
 {
 	return max(books.bytes[GW_POOL] + books.reserved[GW_POOL_BYTES], books.pools_hold);
@@ -205,7 +205,7 @@ struct gw_totals gw_sum(void)
 	t.managed = managed_bytes();
 	t.listed = t.fixed + books.bytes[GW_VMM] - books.out;
 	t.resident = t.listed + t.managed - (books.dirty ? 0 : books.evicted);
-	/* Reserved bytes may be held in a moment: others are not granted any of them. */
+	/* Reserved bytes may soon be held, so they are not granted to other processes. */
 	t.allocated = used_of(GW_DEVICE_BYTES);
 	t.host = host_bytes() + books.reserved[GW_HOST_BYTES];
 	t.blocks = books.blocks;

@@ -18,8 +18,8 @@ struct gw_totals {
 	uint64_t blocks;
 };
 
-/* Device bytes and host bytes have a limit each. Bytes of pools are device bytes, and a
- * pool may hold some of them already. */
+/* Device bytes and host bytes each have a limit. Bytes of pools are device bytes, and a
+ * pool may hold some of the requested bytes already. */
 enum gw_account { GW_DEVICE_BYTES, GW_HOST_BYTES, GW_POOL_BYTES, GW_ACCOUNTS };
 
 static inline enum gw_account gw_account_of(enum gw_kind kind)
@@ -69,7 +69,7 @@ bool gw_below_limit(uint64_t *total, uint64_t *avail);
  * and their residency; the caller of the functions below holds it. */
 void gw_books_lock(void);
 void gw_books_unlock(void);
-/* Carry a block into the sums, or out of them. */
+/* Add a block to the sums, or subtract it. */
 void gw_count_block(const struct gw_block *b, bool in);
 /* Bytes of movable blocks have left the device, or have come back if negative. */
 void gw_count_evicted(const struct gw_block *b, int64_t bytes);

@@ -79,8 +79,8 @@ bool gw_pool_on_host(CUmemoryPool pool)
 	return on_host;
 }
 
-/* Call f for each pool of devices: the current device's default one and those that the
- * program knows. */
+/* Call f for each pool of dev: the default pool of the current device and the pools that
+ * the program knows. */
 static void each_pool(CUdevice dev, void (*f)(CUmemoryPool, void *), void *arg)
 {
 	fn_cuDeviceGetDefaultMemPool *get = GW_REAL(cuDeviceGetDefaultMemPool);

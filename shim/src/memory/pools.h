@@ -1,7 +1,7 @@
 /*
- * Stream-ordered pools and graphs keep memory for later. The driver's own figures of it
- * go to the registry, by which memory is granted and reported, and an eviction gives it
- * back.
+ * Stream-ordered pools and graphs keep memory for later. The driver's own figures about
+ * it go to the registry, which grants and reports memory by them. An eviction makes pools
+ * and graphs give the memory back.
  */
 #ifndef GW_POOLS_H
 #define GW_POOLS_H
@@ -25,10 +25,11 @@ bool gw_pool_on_host(CUmemoryPool pool);
  * moment. The agent counts and reports only in between. */
 void gw_pools_lock(void);
 void gw_pools_unlock(void);
-/* Ask the driver what pools and graphs of the current context's device hold, and record
- * it in the registry. The caller holds gw_pools_lock. */
+/* Ask the driver for the memory that pools and graphs of the current context's device
+ * hold, and record it in the registry. The caller must hold gw_pools_lock. */
 void gw_pools_count(void);
-/* Give back what they hold for later. Allowed during a stream's capture, too. */
+/* Make pools and graphs give back the memory that they keep for later. Allowed during a
+ * stream's capture, too. */
 void gw_pools_trim(void);
 
 /* Forget all, in a forked child. */

@@ -9,8 +9,8 @@
 #include "memory/limits.h"
 
 /* Arrays and the handles of physical memory are no addresses. The memory itself has a
- * number: several handles may stand for it, and it may outlive them all. A span is a
- * reservation of addresses by us. */
+ * number: several handles may refer to it, and it may outlive all its handles. A span is
+ * a range of addresses that we reserved. */
 enum gw_space { GW_ADDRESS, GW_HANDLE, GW_MEMORY, GW_SPAN, GW_SPACES };
 
 /* The reserved bytes become the block, or nothing if that is NULL, in one step: at no

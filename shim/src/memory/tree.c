@@ -71,7 +71,7 @@ void gw_nodes_drop(void)
 	}
 }
 
-/* Cut a tree into what lies below a base and what does not. */
+/* Split a tree into the nodes below a base and the others. */
 static void split(struct gw_node *n, uint64_t base, struct gw_node **low,
 		  struct gw_node **high)
 {

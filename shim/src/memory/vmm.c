@@ -89,8 +89,8 @@ static struct span *find(CUdeviceptr ptr)
 	return gw_find(GW_SPAN, ptr, &b) ? (struct span *)(uintptr_t)b.owner : NULL;
 }
 
-/* Memory of several devices would need access rights for each of them, and a driver
- * without the calls has none: memory is plain then. */
+/* Memory of several devices would need access rights for each device, and some drivers
+ * lack the calls. Memory is plain in both cases. */
 static bool supported(void)
 {
 	enum { UNKNOWN, YES, NO, VIRTUAL_MEMORY = 102 };

@@ -18,7 +18,7 @@ extern const struct gw_backend gw_vmm_backend;
 bool gw_vmm_in_use(void);
 /* Free a block. False: the address is in no span, and *r is not set. */
 bool gw_vmm_free(CUdeviceptr ptr, CUresult *r);
-/* The block that holds the address, as the program asked for it. */
+/* Find the block that holds the address, with the size that the program asked for. */
 bool gw_vmm_range(CUdeviceptr ptr, CUdeviceptr *base, size_t *bytes);
 /* The memory at the address is shared or registered with another device: it never moves
  * again. The caller is inside the gate. */

@@ -16,8 +16,8 @@ static bool push_context_for_pools(void)
 	       gw_push_context(gw_any_context()) == CUDA_SUCCESS;
 }
 
-/* What pools and graphs keep for later would have to be made anew: it is given
- * back for an eviction only. */
+/* Make pools and graphs give back the memory that they keep for later. They would have to
+ * allocate it again, so this is done for an eviction only. */
 void gw_trim(void)
 {
 	gw_driver_lock();
@@ -28,9 +28,9 @@ void gw_trim(void)
 	gw_driver_unlock();
 }
 
-/* What the bytes on the device cannot exceed: what is in use there by any process.
- * No bound is known where the driver does not answer, or where the process has
- * contexts on several devices. The caller holds the driver lock. */
+/* Returns an upper bound for the bytes on the device: the memory in use there by all
+ * processes. There is no bound if the driver does not answer, or if the process has
+ * contexts on several devices. The caller must hold the driver lock. */
 static uint64_t device_used(void)
 {
 	fn_cuMemGetInfo_v2 *info = GW_REAL(cuMemGetInfo_v2);
@@ -46,11 +46,11 @@ static uint64_t device_used(void)
 }
 
 /*
- * More memory than the device has in use was never used in part: an arena, of
- * which a library gives out pieces. The surplus is taken off the largest
- * blocks. Which part of them was used is not known; arenas are mostly used from
- * their start, so that is what a prefetch brings in, and a kernel that needs
- * other parts fetches them itself. An eviction does not depend on the guess.
+ * If the blocks are larger than the memory in use on the device, a part of them was never
+ * used: an arena, from which a library gives out pieces. The surplus is subtracted from
+ * the largest blocks. The used part is unknown. Arenas are mostly used from their start,
+ * so a prefetch brings in the start, and a kernel that needs other parts fetches them
+ * itself. An eviction does not depend on the guess.
  */
 void gw_estimate_untouched(void)
 {

@@ -32,7 +32,7 @@ void gw_record_move(void);
 /* Some call gave this. True: it is a sign, and the first, which is recorded. */
 bool gw_check_fault(CUresult r);
 
-/* What is to be reported, if anything is; gw_reported ends it. */
+/* Returns the sign that is not reported yet, if there is one. gw_reported clears it. */
 enum gw_sign gw_unreported(CUresult *code);
 void gw_reported(void);
 /* Another invoker has to be notified again. */

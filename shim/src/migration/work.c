@@ -16,15 +16,16 @@
 enum { CALLS = 64 };
 
 /*
- * A chunk is what the link moves within this time, as it was seen to, and at most
- * what is configured: between two the invoker is read and answered, and a run that
- * begins waits for no more than the two that are under way. The first is small.
+ * The size of a chunk is the number of bytes that the link moves within this time, by
+ * measurement, and at most the configured size. Between two chunks the invoker's frames
+ * are read and answered, and a run that begins waits for at most two chunks. The first
+ * chunk is small.
  */
 enum { CHUNK_NS = 250000000, FIRST_CHUNK = 4 << 20 };
 
 static uint64_t chunk_now; /* under the driver lock; 0: nothing was moved yet */
 
-/* So many chunks before the lock is given back, whichever thread waits for it. */
+/* The number of chunks before the lock is released for other threads. */
 enum { CHUNKS = 64 };
 
 static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -36,7 +37,7 @@ struct part {
 	const struct gw_mover *mover;
 };
 
-/* What is ordered at once, on one of the streams: all of one context. */
+/* Parts that are ordered together on one stream, all of one context. */
 struct chunk {
 	CUcontext ctx;
 	CUstream stream;
@@ -52,8 +53,8 @@ static uint64_t chunk_most(void)
 	return chunk_now ? chunk_now : min(gw_config.chunk, FIRST_CHUNK);
 }
 
-/* A chunk took so long on the link: one that took too long, or that was whole, sets
- * how large the next may be. */
+/* Learn from the time that a chunk took on the link. A chunk that took too long, or a
+ * full-sized one, determines the size of the next. */
 static void learn_chunk(uint64_t bytes, int64_t took)
 {
 	if (took < 1)
@@ -61,7 +62,7 @@ static void learn_chunk(uint64_t bytes, int64_t took)
 	if (took <= CHUNK_NS && bytes < chunk_most())
 		return;
 	uint64_t fits = (uint64_t)((double)bytes * CHUNK_NS / (double)took) / GW_PAGE * GW_PAGE;
-	fits = min(fits, 2 * bytes); /* what was there already took no time */
+	fits = min(fits, 2 * bytes); /* parts that were there already took no time */
 	if (fits < GW_PAGE)
 		fits = GW_PAGE;
 	chunk_now = min(gw_config.chunk, fits);
@@ -84,7 +85,8 @@ void gw_work_begin(struct gw_work *w, const struct gw_order *order)
 	w->closed = !order->out || !gw_vmm_in_use();
 }
 
-/* What of a block is likely worth bringing in: all but what was never used. */
+/* Returns the part of a block that is likely worth prefetching: all of it except the part
+ * that was never used. */
 static uint64_t prefetch_bytes(const struct gw_block *b)
 {
 	uint64_t untouched = (uint64_t)b->untouched << 20;
@@ -92,9 +94,9 @@ static uint64_t prefetch_bytes(const struct gw_block *b)
 	return untouched < b->size ? b->size - untouched : 0;
 }
 
-/* The next part of a block that is to be moved: all that is not known to be
- * out, or of what is out the part that is worth it. What is known to be out
- * stays one part by it. False: there is none. */
+/* Find the next part of a block to move. For an eviction this is the part not known to be
+ * out, and for a prefetch the useful part of the memory that is out. The part known to be
+ * out stays contiguous. Returns false if there is none. */
 static bool next_part(const struct gw_work *w, const struct gw_block *b, uint64_t *from,
 		      uint64_t *to)
 {
@@ -119,7 +121,7 @@ static uint64_t whole_pages(const struct gw_block *b, uint64_t from, uint64_t by
 	return over < bytes ? bytes - over : bytes;
 }
 
-/* Cut a part to so many bytes, at the side that is not next to what is out. */
+/* Cut a part to the given size, at the side away from the memory that is out. */
 static void cut(const struct gw_work *w, const struct gw_block *b, uint64_t bytes,
 		uint64_t *from, uint64_t *to)
 {
@@ -133,7 +135,7 @@ static void cut(const struct gw_work *w, const struct gw_block *b, uint64_t byte
 	*to = *from + whole_pages(b, *from, bytes);
 }
 
-/* A part that is under way to the device may be there, whatever comes of it. */
+/* A part that is on its way to the device may be there, whatever the result of the move. */
 static void record_resident(const struct part *p)
 {
 	gw_set_resident(p->base, p->id, p->from, p->to);
@@ -147,8 +149,8 @@ static void fail(struct gw_work *w, CUresult r)
 	w->next++;
 }
 
-/* The move of a block failed. That of one that the program has freed meanwhile, or that
- * went with its context, is no failure. */
+/* The move of a block failed. It is no failure if the program has freed the block
+ * meanwhile, or if the block's context has ended. */
 static void fail_of(struct gw_work *w, const struct gw_block *b, CUresult r)
 {
 	struct gw_block now;
@@ -181,8 +183,8 @@ static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block
 	return false;
 }
 
-/* What is still on its way out counts as out for the choice of the next part:
- * it lies next to what is out. */
+/* Memory that is still on its way out counts as out for the choice of the next part,
+ * because it is next to the memory that is out. */
 static void count_in_flight(const struct chunk *ahead, struct gw_block *b)
 {
 	for (unsigned i = 0; i < ahead->n; i++) {
@@ -242,7 +244,7 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 	*p = (struct part){b.base, from, to, b.id, mover};
 	if (!w->out)
 		record_resident(p);
-	gw_record_move(); /* a kernel may fail of it before it is done */
+	gw_record_move(); /* a kernel may fail because of the move before it is done */
 	CUresult r = mover->order(&b, from, to, w->out, s->stream);
 	if (r != CUDA_SUCCESS) {
 		if (!w->out && mover->whole) /* it did not come */
@@ -262,8 +264,8 @@ static bool budget_spent(const struct gw_work *w, uint64_t under_way)
 	return w->budget && w->moved + under_way >= w->budget;
 }
 
-/* Wait for the stream, and report once in a while that we live: a link may be slower
- * than an invoker is patient. What is short is not slept through. */
+/* Wait for the stream, and report now and then that the shim is alive, because a link may
+ * be slower than the invoker's timeout. A short wait does not sleep. */
 static CUresult wait_for_stream(CUstream stream, const struct gw_watch *watch)
 {
 	enum { SHORTEST_NS = 5000, LONGEST_NS = 20000000, REPORT_NS = 1000000000 };
@@ -325,7 +327,7 @@ bool gw_work_remains(const struct gw_work *w)
 	return w->next < w->n && !budget_spent(w, 0) && !late(w);
 }
 
-/* Order a chunk behind the one that is under way. */
+/* Order a chunk behind the chunk in flight. */
 static void fill(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 {
 	*s = (struct chunk){.which = !ahead->which, .ordered = gw_clock()};
@@ -409,7 +411,7 @@ bool gw_work_owed(void)
 		return false;
 	gw_driver_lock();
 	bool owed = gw_vmm_out() > 0;
-	gw_vmm_settle(); /* the program may have freed what was out */
+	gw_vmm_settle(); /* the program may have freed memory that was out */
 	gw_driver_unlock();
 	return owed;
 }

@@ -28,7 +28,7 @@ struct gw_work {
 	bool closed;     /* the gate, for blocks that move as a whole */
 };
 
-/* What a step asks and reports. */
+/* The questions and reports of a step. */
 struct gw_watch {
 	/* There is something else to do. */
 	bool (*interrupted)(void);
@@ -51,11 +51,12 @@ bool gw_work_step(struct gw_work *w, const struct gw_watch *watch);
 /* The outcome of the work, which is over then. */
 enum gw_outcome gw_work_end(struct gw_work *w);
 
-/* Memory is out that the program cannot use: launches wait for it. */
+/* Returns true if memory is out that the program cannot use. Launches then wait. */
 bool gw_work_owed(void);
 /* Bring it all back at once, if the device has room. */
 void gw_work_restore(void);
-/* Do a part of what makes later moves fast. False: there is nothing to do. */
+/* Do a part of the work that makes later moves fast. Returns false if there is nothing to
+ * do. */
 bool gw_work_prepare(void);
 
 #endif
