@@ -29,8 +29,7 @@ KERNEL pattern(u32 *p, u64 n, u32 m, u32 b)
 		p[i] = (u32)i * m + b;
 }
 
-/* One pass over all of it, as a stage of an FFT reads and writes all of its
- * data. */
+/* One pass over the block: a stage of an FFT reads and writes all data, too. */
 KERNEL pass(u32 *p, u64 n, u32 a, u32 c)
 {
 	for (u64 i = first(); i < n; i += stride())

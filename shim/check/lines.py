@@ -1,7 +1,6 @@
-"""What the workers in Python share: orders come a line at a time, answers go as
-lines of JSON, as with worker.c. Contents are words of 32 bits, i * m + b for
-the index i, so that every one of them can be checked after any number of
-passes."""
+"""The common part of the workers in Python. As in worker.c, each order is a line and
+each answer is a line of JSON. Contents are words of 32 bits, i * m + b for the index
+i, so every word can be checked after any number of passes."""
 
 import json
 import os
@@ -9,7 +8,7 @@ import sys
 import time
 
 M, A, C = 2654435761, 1664525, 1013904223  # as in device.c
-SLICE = 1 << 24  # words looked at together: what a comparison needs beside
+SLICE = 1 << 24  # words that a comparison holds at a time
 MARGIN = 256 << 20  # bytes left free
 
 
@@ -24,7 +23,7 @@ def signed(v):
 
 
 class Block:
-    """Words on the device, and what they must be."""
+    """Words on the device, with their expected values."""
 
     def __init__(self, array, words):
         self.array, self.words, self.m, self.b = array, words, 0, 0
@@ -47,7 +46,7 @@ def fits(size, free):
 
 
 def own_stdout():
-    """Keep the pipe for answers; what libraries print goes to standard error."""
+    """Keep the pipe for answers. Output of libraries goes to standard error."""
     pipe = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return pipe
@@ -62,7 +61,7 @@ class Worker:
         self.blocks, self.data = [], {}
 
     def kept(self, name, make):
-        """What a workload needs, made once."""
+        """Return the data of a workload, which is made once."""
         if name not in self.data:
             self.data[name] = make()
         return self.data[name]
@@ -92,7 +91,7 @@ class Worker:
         return {}
 
     def order_libraries(self):
-        """Have loaded what functions use of the framework's libraries."""
+        """Load the framework's libraries that functions use."""
         return {}
 
     def order_check(self, block):
@@ -123,8 +122,8 @@ class Worker:
 
 def serve(pipe, worker, version, cuda):
     """Carry out orders until there are none. The first line has the versions."""
-    def reply(what):
-        pipe.write(json.dumps(what) + "\n")
+    def reply(answer):
+        pipe.write(json.dumps(answer) + "\n")
         pipe.flush()
 
     worker.memory()  # with this the shim connects, if nothing was asked of the driver before

@@ -1,16 +1,16 @@
 /*
- * Whether the driver gives the same pointer for an entry point by dlsym as by
- * cuGetProcAddress, and whose function it is. A line of JSON for each line of
- * abi.def:
+ * Prints which pointers the driver gives for an entry point by dlsym and by
+ * cuGetProcAddress, and whose functions they are. There is a line of JSON for each line
+ * of abi.def:
  *
- *   base, export, version, flags, hook   as in abi.def; hook: the shim has it
+ *   base, export, version, flags, hook   as in abi.def; hook: the shim hooks it
  *   plain                                by dlsym(export)
  *   asked                                by cuGetProcAddress(base, version, flags)
  *   newest                               the same for the driver's own version
  *
- * The last three have the pointer (is), the file that it is in (of), its place there
- * (at) and the name of its export (name), "?" where it is none. One function may have
- * several names; its place distinguishes them. Where the driver has none, they are {}.
+ * The last three have the pointer (is), its file (of), its place in the file (at) and the
+ * name of its export (name), which is "?" if it is not exported. One function may have
+ * several names, so its place identifies it. If the driver has no function, they are {}.
  */
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -20,6 +20,8 @@ import (
 const (
 	// endToEndRuns is how often each of the two functions runs.
 	endToEndRuns = 4
+	// functionMB is the host memory of a function, beside its swapped device memory.
+	functionMB = 512
 	// invokerContext is a context as the invoker counts it.
 	invokerContext = 400 << 20
 	// ballastMargin stays free beside one and a half functions and their contexts.
@@ -41,7 +43,7 @@ func checkFunctions(t *trial, pressure bool) {
 	if pressure && !t.fake() {
 		t.ballast(2*cudaContext + bytes*3/2 + ballastMargin)
 	}
-	w := t.startStandalone(2*invokerContext + pick(pressure, bytes*3/2, 4*bytes))
+	w := t.startStandalone(2*invokerContext+pick(pressure, bytes*3/2, 4*bytes), 2*(functionMB<<20+2*bytes))
 	defer w.stop()
 	if pressure && !t.fake() {
 		select {
@@ -53,7 +55,7 @@ func checkFunctions(t *trial, pressure bool) {
 	code := string(value(os.ReadFile(t.path("check/gpufunc.py"))))
 	for _, name := range names {
 		_, _, err := w.client.Actions.Insert(&whisk.Action{ //nolint:bodyclose // the client has read it to its end
-			Name: name, Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: &whisk.Limits{Memory: new(512), Timeout: new(60000)},
+			Name: name, Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: &whisk.Limits{Memory: new(functionMB), Timeout: new(60000)},
 			Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": fmt.Sprintf("%d B", bytes+bytes/8)}}},
 		}, true)
 		require(err)
@@ -119,13 +121,13 @@ type standalone struct {
 // greeting is the line that standalone --quiet prints when it is ready.
 var greeting = regexp.MustCompile(`--apihost (\S+) --auth (\S+)`)
 
-// startStandalone starts a standalone in process mode, on the GPU or on a fake device of so
-// much memory. On SIGTERM it ends the processes of its functions and itself.
-func (t *trial) startStandalone(memory int64) *standalone {
-	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process",
+// startStandalone starts a standalone in process mode with so much host memory, on the GPU or
+// on a fake device of so much memory. On SIGTERM it ends its functions and itself.
+func (t *trial) startStandalone(device, host int64) *standalone {
+	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process", "--memory", fmt.Sprintf("%dm", host>>20),
 		"--data", filepath.Join(t.dir, fmt.Sprintf("whisk%d", t.count.Add(1))), "--shim", t.path(shimFile)}
 	if t.fake() {
-		args = append(args, "--fake-driver", t.s.FakeDriver, "--gpus", "1", "--gpu-memory", fmt.Sprintf("%d B", memory))
+		args = append(args, "--fake-driver", t.s.FakeDriver, "--gpus", "1", "--gpu-memory", fmt.Sprintf("%d B", device))
 	} else {
 		args = append(args, "--devices", "auto")
 	}

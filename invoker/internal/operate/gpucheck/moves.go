@@ -229,3 +229,44 @@ func (t *trial) swapGraph(p *program) (wrong int64) {
 	p.running("replay %d 2", p.block)
 	return wrongWords(p)
 }
+
+// checkVMM compares the two ways to move memory: managed memory, and mapped handles whose
+// bytes are copied (whisk.gpu.memory). Handles must be back before a kernel runs, so nothing
+// is faulted in here.
+func checkVMM(t *trial) {
+	bytes, part := t.fit(min(t.s.Swap, t.device.Free/5)), min(int64(1<<30), t.s.Swap)
+	t.take(2*bytes + part + 3*t.contextBytes())
+	table := t.table(fmt.Sprintf("%s, medians of %d rounds, GB/s", size(bytes), swapRounds),
+		"memory", "first out", "out", "in", "free after an eviction, by cuMemGetInfo", "wrong words")
+	bare := t.worker(false)
+	for _, memory := range []string{"managed", "vmm"} {
+		p := t.worker(true, "GPUWHISK_SHIM="+memory)
+		p.fill(bytes, 37)
+		onOneCore(p, bare)
+		var copied, shim bandwidth
+		wrong, free := int64(0), math.Inf(1)
+		for range swapRounds {
+			copied.add(part, bare.ask("copy %d", part))
+			full := bare.ask("info").Free
+			wrong += t.swap(p, bytes, &shim, func(int64) { free = min(free, float64(bare.ask("info").Free-full)/float64(bytes)) })
+		}
+		wrong += t.swapRecorded(p)
+		table.row(memory, gbs(shim.out[0]), gbs(median(shim.out[1:])), gbs(median(shim.in)), percent(free), wrong)
+		t.none("wrong words with "+memory, wrong)
+		if memory == "vmm" {
+			t.judge("of a block free after an eviction with vmm", free, "share", "at least "+percent(t.s.Goals.Left), free >= t.s.Goals.Left)
+			t.judgeSpeed("out by vmm", shim.out, nil, copied.out)
+			t.judgeSpeed("in by vmm", shim.in, nil, copied.in)
+		}
+		p.end(endTime)
+	}
+}
+
+// swapRecorded replays a graph on memory that was moved out and in.
+func (t *trial) swapRecorded(p *program) int64 {
+	p.ask("graph %d", p.block)
+	t.evict(p)
+	t.prefetch(p)
+	p.running("replay %d 2", p.block)
+	return wrongWords(p)
+}
