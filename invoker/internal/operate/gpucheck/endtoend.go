@@ -124,7 +124,7 @@ var greeting = regexp.MustCompile(`--apihost (\S+) --auth (\S+)`)
 // startStandalone starts a standalone in process mode with so much host memory, on the GPU or
 // on a fake device of so much memory. On SIGTERM it ends its functions and itself.
 func (t *trial) startStandalone(device, host int64) *standalone {
-	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process", "--memory", fmt.Sprintf("%dm", host>>20),
+	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process", "--memory", fmt.Sprintf("%dm", max(4<<30, host)>>20),
 		"--data", filepath.Join(t.dir, fmt.Sprintf("whisk%d", t.count.Add(1))), "--shim", t.path(shimFile)}
 	if t.fake() {
 		args = append(args, "--fake-driver", t.s.FakeDriver, "--gpus", "1", "--gpu-memory", fmt.Sprintf("%d B", device))

@@ -95,6 +95,7 @@ func seen(t *testing.T, r *Report) {
 		"swap":     {"wrong words after 7 swaps", "by cuMemGetInfo", "swap out at", "swap in at"},
 		"fresh":    {"wrong words after moves of fresh blocks"},
 		"large":    {"wrong words after 3 swaps of 6 MiB", "swap out the first time at", "swap in at"},
+		"vmm":      {"wrong words with managed", "wrong words with vmm", "free after an eviction with vmm", "swap out by vmm the first time"},
 		"graph":    {"wrong words after replays of a graph"},
 		"cgroups":  {"listed by NVML for its process", "counted by the limit of its control group", "plain memory given beyond the limit", "managed memory beyond the limit"},
 		"pair":     {"wrong words in both", "orders carried out"},
