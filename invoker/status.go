@@ -89,6 +89,10 @@ type FlowStatus struct {
 	InFlight int     `json:"inFlight"`
 	Weight   float64 `json:"weight"`
 	LeadMs   int64   `json:"leadMs"`
+	// PassedOverMs is the device time that others used while the function could not, and
+	// that it is not owed: docs/scheduling.md. PassedBy used it last.
+	PassedOverMs int64  `json:"passedOverMs,omitempty"`
+	PassedBy     string `json:"passedBy,omitempty"`
 	// OverrunMs is how far a flow may lead, 0 where the policy has no window.
 	OverrunMs int64  `json:"overrunMs,omitempty"`
 	VirtualMs int64  `json:"virtualMs"`
@@ -206,9 +210,14 @@ func flowStatuses(core *scheduler.Scheduler) []*FlowStatus {
 			continue
 		}
 		why := core.Explain(id)
+		by := ""
+		if f.PassedOver > 0 {
+			by = f.PassedBy.String()
+		}
 		all = append(all, &FlowStatus{
 			Flow: id.String(), State: f.State.String(), Queued: f.Queued, InFlight: f.InFlight,
 			Weight: f.Weight, LeadMs: f.Lead.Milliseconds(), OverrunMs: why.Overrun.Milliseconds(),
+			PassedOverMs: f.PassedOver.Milliseconds(), PassedBy: by,
 			VirtualMs: f.VT.Milliseconds(), Why: why.Summary(), Paused: why.Rule == sched.RuleBackoff,
 		})
 	}

@@ -144,10 +144,13 @@ func (p passed) add(need, vt int64) {
 	}
 }
 
-// move moves one of them along to the edge, or as far as others of its need move.
-func (p passed) move(v *virtualTime, need, edge int64) {
+// move moves a member that a flow has passed along to the edge, or as far as others of the
+// same need move.
+func (p passed) move(v *virtualTime, need, edge int64, by FlowID) {
 	if least, ok := p[need]; ok {
 		v.vt += edge - least
+		v.passedOver += edge - least
+		v.passedBy = by
 	}
 }
 
@@ -166,7 +169,7 @@ func (s *Scheduler) moveSiblings(f *flow, d *device, p Placement, beyond bool, e
 	for _, i := range s.backlog {
 		if i.group == f.group && i != f && i.competes {
 			if need, passed := s.couldNotUse(i, d, f, p, beyond); passed {
-				behind.move(&i.virtualTime, need, edge)
+				behind.move(&i.virtualTime, need, edge, f.id)
 			}
 		}
 	}
@@ -190,7 +193,7 @@ func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edg
 	}
 	for _, g := range s.spaces {
 		if g.passed {
-			behind.move(&g.virtualTime, g.need, edge)
+			behind.move(&g.virtualTime, g.need, edge, f.id)
 		}
 	}
 }

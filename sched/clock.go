@@ -18,6 +18,10 @@ type virtualTime struct {
 	// had: when it competes again, its virtual time has moved with the clock since asideAt.
 	aside   bool
 	asideAt int64
+	// passedOver is how far it was moved along because it could not use what others used
+	// (moveAlong), and passedBy the flow that used it last.
+	passedOver int64
+	passedBy   FlowID
 }
 
 // level is the virtual times of siblings: the flows of a namespace, or all namespaces.

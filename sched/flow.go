@@ -56,14 +56,15 @@ type flow struct {
 	expired bool
 	until   int64 // when its TTL ends or, once expired, when it is forgotten
 
-	lastSeen int64 // last arrival, never before the first
-	iat      int64 // smoothed inter-arrival time, below 0 before the second arrival
-	estimate int64 // mean service, 0 before the first completion
-	backoff  backoff
-	served   uint64
-	known    bool // a run has ended since its function was revised
-	last     Rule // of its last grant
-	lastAt   int64
+	lastSeen    int64 // last arrival, never before the first
+	iat         int64 // smoothed inter-arrival time, below 0 before the second arrival
+	estimate    int64 // mean service, 0 before the first completion
+	backoff     backoff
+	served      uint64
+	groupPassed int64 // passedOver of the group when the flow became known
+	known       bool  // a run has ended since its function was revised
+	last        Rule  // of its last grant
+	lastAt      int64
 
 	dirty    bool // in Scheduler.changed
 	reported State
@@ -118,6 +119,7 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 	f.byIdle.of, f.backoff.byEnd.of = f, f
 	f.group = s.groupOf(id.Namespace)
 	f.group.flows++
+	f.groupPassed = f.group.passedOver
 	s.flows[id] = f
 	return f
 }

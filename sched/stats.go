@@ -12,6 +12,10 @@ type FlowStats struct {
 	VT       time.Duration // virtual time, on its namespace's scale
 	Lead     time.Duration // VT less global virtual time
 	Served   uint64        // invocations done
+	// PassedOver is the device time, over the weight, that others used while this flow or
+	// its namespace could not, and that it is not owed. PassedBy is the last of them.
+	PassedOver time.Duration
+	PassedBy   FlowID
 }
 
 // State is a flow's state now.
@@ -42,6 +46,10 @@ func (s *Scheduler) Flow(id FlowID) (FlowStats, bool) {
 	st := FlowStats{
 		Flow: f.id, State: s.State(f.id), Weight: f.weight, Queued: f.queue.Len(), InFlight: len(f.flights),
 		VT: time.Duration(f.vt), Lead: time.Duration(f.group.level.lead(&f.virtualTime)), Served: f.served,
+		PassedOver: time.Duration(f.passedOver + f.group.passedOver - f.groupPassed), PassedBy: f.passedBy,
+	}
+	if st.PassedBy == (FlowID{}) && st.PassedOver > 0 {
+		st.PassedBy = f.group.passedBy
 	}
 	return st, true
 }

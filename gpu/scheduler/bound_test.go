@@ -290,3 +290,58 @@ func TestRandomWorlds(t *testing.T) {
 		t.Logf("%s: the largest gap in %d worlds is %.2f of the bound, at seed %d", policy, worlds, worst, at)
 	}
 }
+
+// TestPassedOverIsCounted: between functions of one namespace that need different amounts of
+// memory, the bound holds for service with the time that each was passed over.
+func TestPassedOverIsCounted(t *testing.T) {
+	worlds, passed := uint64(6), time.Duration(0)
+	if long() {
+		worlds = 300
+	}
+	for _, policy := range served {
+		worst := 0.0
+		for seed := range worlds {
+			w := randomWorld(t, seed, policy)
+			w.watchUnequal()
+			w.until(hours(5 * time.Minute))
+			r, p := w.worstUnequal()
+			if worst = max(worst, r); r > 1 {
+				t.Errorf("%s, seed %d: %s and %s are %.0f s apart, %.2f of the bound", policy, seed, p.a.name, p.b.name, p.gap, r)
+			}
+			for _, f := range w.functions {
+				if st, _ := w.s.Flow(f.id()); st.PassedOver > 0 {
+					passed += st.PassedOver
+					check.That(t, st.PassedBy.Function != "", "%s, seed %d: passed over %s by nobody", f.name, seed, st.PassedOver)
+				}
+			}
+		}
+		t.Logf("%s: the largest gap is %.2f of the bound", policy, worst)
+	}
+	check.Greater(t, passed, 0, "time that functions were passed over")
+}
+
+// TestRareCallWaits: a call a minute beside 40 functions that always have work queued waits
+// no longer than the others take to lead it by the window, and the runs under way.
+func TestRareCallWaits(t *testing.T) {
+	for _, policy := range served {
+		rare := always("rare", time.Second, gib)
+		rare.keep, rare.on = 1, func(now time.Duration) bool { return now%time.Minute < time.Second }
+		w := newWorld(t, worldConfig(policy, 2, 8, 16*gib), rare)
+		const others = 40
+		for i := range others {
+			w.add(always(fmt.Sprint("f", i), time.Duration(1+i%4)*time.Second, gib))
+		}
+		longest := time.Duration(0)
+		for since := time.Duration(0); w.step(hours(2 * time.Hour)); {
+			if rare.queued == 0 {
+				since = w.now
+			}
+			longest = max(longest, w.now-since)
+		}
+		// Each of the others leads by at most T and the runs that it has in flight.
+		perToken := others * (w.c.Sched.MaxOverrun() + 2*(4+2)*time.Second) / 2
+		check.AtMost(t, longest, perToken, "%s: wait of a rare call", policy)
+		check.AtLeast(t, rare.done, 5, "%s: rare calls", policy)
+		t.Logf("%s: a rare call waited at most %s, allowed are %s", policy, longest, perToken)
+	}
+}

@@ -34,6 +34,7 @@ type world struct {
 	set       int
 	lost      map[int]bool
 	pairs     []*pair
+	unequal   []*pair
 
 	logs     time.Duration               // from the answer of a run until its logs are read
 	hangs    func(f *worldFunction) bool // whether a removal never ends
@@ -419,6 +420,7 @@ func (w *world) step(end time.Duration) bool {
 		}
 	}
 	w.compare()
+	w.compareUnequal()
 	if len(w.timers) > 0 {
 		next = min(next, w.timers[0].at)
 	}
@@ -487,6 +489,52 @@ func (w *world) compare() {
 			p.ratio, p.gap, p.bound = r, p.most-p.least, bound
 		}
 	}
+}
+
+// watchUnequal compares all functions of one namespace, whatever they need. Their service
+// counts with the time that they were passed over, and T is the most by which a function
+// that could not use a start falls behind.
+func (w *world) watchUnequal() {
+	for i, a := range w.functions {
+		for _, b := range w.functions[:i] {
+			if a.namespace == b.namespace {
+				w.unequal = append(w.unequal, &pair{a: a, b: b})
+			}
+		}
+	}
+}
+
+// compareUnequal takes the present state into account for pairs of unequal needs.
+func (w *world) compareUnequal() {
+	counted := func(f *worldFunction) float64 {
+		st, _ := w.s.Flow(f.id())
+		return w.service(f) + st.PassedOver.Seconds()
+	}
+	for _, p := range w.unequal {
+		if p.a.queued == 0 || p.b.queued == 0 || w.pausing(p.a) || w.pausing(p.b) {
+			p.both = false
+			continue
+		}
+		apart := counted(p.a) - counted(p.b)
+		if !p.both {
+			p.both, p.least, p.most = true, apart, apart
+		}
+		p.least, p.most = math.Min(p.least, apart), math.Max(p.most, apart)
+		p.gap = max(p.gap, p.most-p.least)
+	}
+}
+
+// worstUnequal is the largest share of the bound that a pair of unequal needs has reached.
+func (w *world) worstUnequal() (worst float64, of *pair) {
+	overrun := w.c.Sched.MaxOverrun()
+	behind := overrun + max(overrun, 10*time.Second)
+	for _, p := range w.unequal {
+		bound := sched.GapBound(behind, len(w.c.Devices)*w.c.Tokens.Max, p.a.longest, p.a.weight, p.b.longest, p.b.weight).Seconds()
+		if r := p.gap / bound; of == nil || r > worst {
+			worst, of = r, p
+		}
+	}
+	return worst, of
 }
 
 func (w *world) pausing(f *worldFunction) bool {
