@@ -77,6 +77,7 @@ var plan = map[string][]string{
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
 
 	"invoker":                        {"activation", "invoker/lib/retry", "gpu", "gpu/scheduler", "invoker/internal/container", "invoker/internal/operate/explain", "invoker/proxy", "sched"},
+	"invoker/internal/delivery":      {"activation"},
 	"invoker/internal/operate/admin": {"invoker/lib/httpserver", "invoker/lib/prettyjson"},
 	"invoker/internal/forward":       {},
 	"invoker/internal/pull":          {"activation", "invoker", "invoker/internal/container", "invoker/lib/retry", "invoker/internal/pull/slot"},
@@ -173,7 +174,7 @@ var owners = map[string][]string{
 }
 
 // pure packages decide: no IO, no goroutines, no clock, no chance.
-var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/internal/container", "invoker/develop/fakescheduler/memoryqueue", "invoker/internal/forward", "invoker/internal/pull/slot"}
+var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/internal/container", "invoker/develop/fakescheduler/memoryqueue", "invoker/internal/delivery", "invoker/internal/forward", "invoker/internal/pull/slot"}
 
 // pureLibraries are those of the outside that only compute.
 var pureLibraries = []string{"github.com/go-json-experiment/json/jsontext"}
@@ -393,6 +394,7 @@ var spoken = []string{
 	"invoker/internal/engine/simulated",
 	"invoker/internal/engine/statefile",
 	"invoker/handover",
+	"invoker/internal/delivery",
 	"invoker/lib/prettyjson",
 	"invoker/lib/retry",
 	"invoker/lib/wal",

@@ -39,7 +39,6 @@ const (
 // leaves the list when its text is plain, and none is added.
 var riddled = []string{
 	"CHANGELOG.md",
-	"activation/journal",
 	"docs/console.md",
 	"docs/divergence.md",
 	"docs/functions.md",

@@ -6,11 +6,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// Files are deleted from the oldest on, never from the middle: an older one
-// could have a state that a deleted one had superseded. A few activations that
-// wait for long must not keep all files after theirs: when the files are larger
-// than slackFactor times what is needed of them and slackSegments more, what is
-// needed of the oldest is rewritten.
+// The oldest file is deleted first. A file in the middle is never deleted, because an
+// older file could have an older state of the same activation. A few activations that wait
+// for long must not keep all later files: if the files are larger than slackFactor times
+// the needed bytes and slackSegments more, the needed entries of the oldest file are
+// written again.
 const (
 	slackFactor   = 2
 	slackSegments = 4
@@ -57,7 +57,7 @@ func (j *Journal) dropOldest() bool {
 	case needed && !j.rewrite(n):
 		return false
 	}
-	// What supersedes the file is to be safe before it goes.
+	// Newer states of the file's activations must be safe before the file goes.
 	if j.log.Appended().Wait() != nil || j.log.Sync() != nil {
 		return false
 	}
@@ -68,7 +68,8 @@ func (j *Journal) dropOldest() bool {
 	return true
 }
 
-// rewrite appends what is needed of a file, and reports whether that is all.
+// rewrite appends the needed entries of a file again. It returns false if some cannot be
+// read.
 func (j *Journal) rewrite(n wal.Segment) bool {
 	if _, err := j.log.Trouble(); err != nil {
 		return false
@@ -96,8 +97,8 @@ func (j *Journal) neededOf(n wal.Segment) []key {
 	return keys
 }
 
-// rewritePayload appends a payload, with the state, if it lies in a file. It
-// reports whether the file is not needed for it any more.
+// rewritePayload appends a payload with its state if the payload is in file n. It returns
+// false if the payload still needs the file.
 func (j *Journal) rewritePayload(k key, kind payloadKind, n wal.Segment) bool {
 	at := j.position(k, kind)
 	if at.Segment != n {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// payloadKind is what may be stored of an activation beside its state.
+// payloadKind is a kind of data that is stored beside the state of an activation.
 type payloadKind uint8
 
 const (
@@ -17,8 +17,8 @@ const (
 	payloadKinds = iota
 )
 
-// An entry of the log has the whole state of its activation, so that the newest
-// is enough:
+// An entry of the log has the whole state of its activation, so that the newest entry is
+// enough:
 //
 //	state                1 byte, with messageBit or resultBit where a payload follows,
 //	                     and offeredBit where another may have it
@@ -30,7 +30,7 @@ const (
 	messageBit = 0x80
 	resultBit  = 0x40
 	offeredBit = 0x20
-	// stateBytes is about what an entry without a payload takes on disk.
+	// stateBytes is the approximate size on disk of an entry without a payload.
 	stateBytes = 40
 )
 
@@ -81,7 +81,7 @@ func decode(data []byte) (k key, e entry, kind payloadKind, payload []byte, ok b
 	return k, e, 0, nil, true
 }
 
-// keyOf packs an id. A text that is no id has the zero key, which is of none.
+// keyOf packs an id. It returns the zero key for a text that is no id.
 func keyOf(id activation.ID) (k key) {
 	if len(id) != hex.EncodedLen(len(k)) {
 		return key{}

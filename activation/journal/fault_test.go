@@ -17,8 +17,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// TestCutAndFlippedAnywhere: however the file is damaged, the journal opens,
-// and what is whole in it is known.
+// TestCutAndFlippedAnywhere: however the file is damaged, the journal opens and knows the
+// entries that are whole.
 func TestCutAndFlippedAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	result := []byte(`{"response":{}}`)
@@ -170,9 +170,9 @@ func away(t *testing.T, j *Journal) (back func()) {
 	}
 }
 
-// TestDiskThatWasAwayResurrectsNothing: a file that cannot be deleted while the disk is
-// away is deleted later, and before those that supersede it, or the next process would
-// run what is completed.
+// TestDiskThatWasAwayResurrectsNothing: a file that cannot be deleted while the disk is away
+// is deleted later, and before newer files. Otherwise the next process would run completed
+// activations.
 func TestDiskThatWasAwayResurrectsNothing(t *testing.T) {
 	j := open(t, Config{Dir: filepath.Join(t.TempDir(), "journal"), SegmentBytes: 1})
 	j.Delivered(id(0), 0, 0)

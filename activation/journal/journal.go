@@ -1,20 +1,18 @@
-// Package journal is the record on this host of what became of each activation:
-// accepted, started, completed. After a crash it has, of the activations that Kafka
-// delivers again, which never ran, which were running and how often, and which are
-// completed. It also has the messages of activations that a scheduler handed over, and
-// the results whose acks or records were not acknowledged. A former version stored
-// messages from Kafka as well; these are read in the same way.
+// Package journal stores on this host how far each activation has come: accepted, started,
+// completed. After a crash Kafka delivers activations again, and the journal tells which of
+// these never ran, which were running and how often, and which are completed. The journal
+// also stores the messages of activations that a scheduler handed over, and results whose
+// acks or records are not confirmed. An earlier version stored messages from Kafka as well;
+// they are read in the same way.
 //
-// It is the truth about these states. The metadata of the offset that is
-// committed to Kafka repeats a part of it, which activations beyond the offset
-// are completed or started, for a process that does not have this disk; where
-// both are there, an activation is as far as the one of them has it that is further.
+// The metadata of the offset that is committed to Kafka repeats a part of these states, for
+// a process without this disk. If both know an activation, the later state counts.
 //
-// What follows from a state is decided elsewhere. On disk the journal is a log
-// of package wal; None stores nothing.
+// Package delivery decides what follows from a state. On disk the journal is a log of
+// package wal.
 //
-// A Journal owns one goroutine, the compactor, which deletes files that are no
-// longer needed, and its log's two.
+// A Journal owns one goroutine, the compactor, which deletes files that are no longer
+// needed, and the two goroutines of its log.
 package journal
 
 import (
@@ -30,11 +28,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// Config is where a journal lies. Zero values of all but Dir are defaults.
+// Config holds the settings of a journal. Only Dir has no default.
 type Config struct {
 	Dir  string
 	Sync wal.Sync
-	// Bytes bounds the files, about: beyond it no payload is stored; 1 GiB.
+	// Bytes is the approximate bound of the files. Beyond it no payload is stored; 1 GiB.
 	Bytes int64
 	// SegmentBytes is the size of a file; 8 MiB.
 	SegmentBytes int
@@ -50,12 +48,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// syncEvery is how often wal.Batch syncs. After a loss of power Kafka's offset
-// is as old, since offsets are committed every 150 ms; and of all that the
-// journal does, syncing costs most.
+// syncEvery is the interval of syncs in mode wal.Batch. Kafka's offset is as old after a
+// loss of power, because offsets are committed every 150 ms. Syncing is the most expensive
+// part of the journal.
 const syncEvery = 150 * time.Millisecond
 
-// State is how far an activation has come.
+// State says how far an activation has come.
 type State uint8
 
 // The states, in order.
@@ -64,36 +62,36 @@ const (
 	Accepted
 	Started
 	Completed
-	returned // another has it: on disk only, where it ends the entry
+	returned // its scheduler has it back. Only on disk, where it ends the entry
 )
 
-// String is the word that logs use.
+// String returns the word in logs.
 func (s State) String() string {
 	return [...]string{"unknown", "accepted", "started", "completed"}[s]
 }
 
-// History is what a journal knows of an activation.
+// History is the knowledge of a journal about an activation.
 type History struct {
 	State State
-	// Crashes is how often the action was running when a process ended without
-	// closing its journal. A run that a process ended in order is not counted.
+	// Crashes counts the processes that ended during a run without closing the journal. A
+	// process that ended in order is not counted.
 	Crashes int
-	// HasMessage: the journal has the message.
+	// HasMessage is set if the journal has the message.
 	HasMessage bool
-	// JournalOwned: this process works, or worked, on the journal's copy of the
-	// message. Kafka's copy is of no use.
+	// JournalOwned is set if this process works, or worked, on the journal's copy of the
+	// message. Kafka's copy must be dropped.
 	JournalOwned bool
-	// Unacknowledged: the journal has the result, whose acks or record may be
+	// Unacknowledged is set if the journal has the result. Its acks or record may be
 	// missing.
 	Unacknowledged bool
-	// DuplicateID: the journal knows another message under this id, and stores
-	// nothing of this one.
+	// DuplicateID is set if the journal knows another message with this id. It stores
+	// nothing about this message.
 	DuplicateID bool
 }
 
 var (
-	// ErrFull is returned by AppendMessage and KeepUnacknowledged when the journal has
-	// its share of the disk.
+	// ErrFull is returned by AppendMessage and KeepUnacknowledged if the journal has its
+	// share of the disk.
 	ErrFull = errors.New("journal is full")
 	// ErrNotOpen is returned by AppendMessage and KeepUnacknowledged for an activation
 	// that is completed, or was never accepted.
@@ -117,35 +115,35 @@ type Journal struct {
 	mu     sync.Mutex
 	known  map[key]*entry
 	refs   map[wal.Segment]int // states and payloads that a file is needed for
-	live   int64               // bytes of these
-	done   map[int][]key       // completed, by partition, and not yet covered by Kafka's offset
+	live   int64               // bytes of the states and payloads
+	done   map[int][]key       // completed activations by partition that Kafka may deliver again
 	counts [payloadKinds]int   // of stored payloads
 	bytes  [payloadKinds]int64
-	space  chan struct{} // closed when the journal is not full any more; nil: nothing waits for that
+	space  chan struct{} // closed when the journal has space again; nil: nobody waits
 	closed bool
 }
 
 // key is an activation id in half its size.
 type key [16]byte
 
-// entry is what memory has of an activation. There may be very many.
+// entry is the state of an activation in memory. There may be very many.
 type entry struct {
 	offset    int64
 	partition int32
-	at        wal.Segment // of the newest state
+	at        wal.Segment // has the newest state
 	payloads  [payloadKinds]wal.Position
 	state     State
 	starts    uint8
 	running   bool // started by this process
-	offered   bool // another may have it, and run it
-	former    bool // of a former process, and not delivered to this one
-	taken     bool // the message is the journal's alone: see History.JournalOwned
+	offered   bool // another invoker may have it, and run it
+	former    bool // from an earlier process, and not delivered to this one
+	taken     bool // see History.JournalOwned
 }
 
 // has reports whether a payload is stored.
 func (e *entry) has(kind payloadKind) bool { return e.payloads[kind].Size > 0 }
 
-// Open reads a journal, or makes an empty one.
+// Open reads a journal, or makes an empty journal.
 func Open(cfg Config) (*Journal, error) {
 	cfg = cfg.withDefaults()
 	j := &Journal{
@@ -169,7 +167,7 @@ func Open(cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// History returns what is known of an activation.
+// History returns the history of an activation.
 func (j *Journal) History(id activation.ID) History {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -180,14 +178,14 @@ func (j *Journal) History(id activation.ID) History {
 	return e.history()
 }
 
-// Delivered is to be called for every message that Kafka delivers, when it is
-// decoded and before anything is done for it. It returns what is known: what a
-// former process left, once, and what is known of the message at the same offset.
-// A message at another offset is another activation, of which nothing is stored.
+// Delivered is called for every decoded message before any other step. It returns the
+// history from an earlier process, once, or the history of the message at the same offset.
+// A message at another offset is another activation with the same id, and nothing is stored
+// about it.
 //
-// An unknown activation is accepted from here on. That is not written: the next
-// process needs no entry of an activation that is accepted and no more, and most
-// activations start at once.
+// An unknown activation is accepted from here on. That is not written: the next process
+// needs no entry of an activation that is accepted and no more, and most activations start
+// at once.
 func (j *Journal) Delivered(id activation.ID, partition int, offset int64) History {
 	k := keyOf(id)
 	j.mu.Lock()
@@ -210,17 +208,16 @@ func (e *entry) history() History {
 		p.Crashes-- // it may yet end well
 	}
 	if e.offered && e.state == Accepted {
-		p.State = Started // for all that is known here
+		p.State = Started // another invoker may have run it
 	}
 	return p
 }
 
-// Begin is to be called before the action can have any effect: before /run, and
-// before an /init that runs code of the user. It returns when the start is
-// written, or when the disk is in trouble: the run goes on then, and Health
-// reports the trouble. Only an activation whose message the journal has waits for the
-// disk, until ctx ends: nobody else delivers it, so that the next process would run it
-// again as if it had never run.
+// Begin is called before the action can have any effect: before /run, and before an /init
+// that runs code of the user. It returns when the start is written, or when the disk is in
+// trouble: the run goes on then, and Health reports the trouble. Only an activation whose
+// message the journal has waits for the disk, until ctx ends: without the entry the next
+// process would run it again.
 func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
 	k := keyOf(id)
 	for begun := false; ; {
@@ -237,8 +234,8 @@ func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
 	}
 }
 
-// begin writes that an activation starts, unless that is written already and
-// again is false. wait is true when the disk must be waited for first.
+// begin writes that an activation starts. If again is false, it does not repeat an entry.
+// wait is true if the caller must wait for the disk first.
 func (j *Journal) begin(k key, again bool) (r wal.Receipt, wait bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -258,12 +255,12 @@ func (j *Journal) begin(k key, again bool) (r wal.Receipt, wait bool) {
 	return j.writeState(k, e), false
 }
 
-// maxStarts is as far as starts are counted.
+// maxStarts bounds the count of starts.
 const maxStarts = 250
 
-// Completed is to be called when the last ack is with the broker and the record
-// with the database, before the offset is committed. The payloads are forgotten;
-// the state is known until ForgetBelow.
+// Completed is called when the broker has the last ack and the database has the record,
+// before the offset is committed. The payloads are forgotten. The state is known until
+// ForgetBelow.
 func (j *Journal) Completed(id activation.ID) {
 	k := keyOf(id)
 	j.mu.Lock()
@@ -287,9 +284,9 @@ func (e *entry) stop() {
 	}
 }
 
-// ForgetBelow forgets the completed activations of a partition that Kafka will not
-// deliver again: covers reports whether an offset is before the committed one.
-// It must be called now and then, or the journal grows.
+// ForgetBelow forgets the completed activations of a partition that Kafka will not deliver
+// again: covers reports whether an offset is before the committed offset. It must be called
+// now and then, or the journal grows.
 func (j *Journal) ForgetBelow(partition int, covers func(offset int64) bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -309,12 +306,11 @@ func (j *Journal) ForgetBelow(partition int, covers func(offset int64) bool) {
 	j.nudge()
 }
 
-// Ready waits until the disk takes what is written. A caller that is about to
-// accept more work waits for it first.
+// Ready waits until the disk works. A caller that is about to accept more work calls it
+// first.
 func (j *Journal) Ready(ctx context.Context) error { return j.log.Ready(ctx) }
 
-// Close writes what it was given and ends. A run that goes on now is not counted
-// as a crash.
+// Close writes all entries and ends. A run that goes on now is not counted as a crash.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	closed := j.closed
@@ -334,7 +330,7 @@ func (j *Journal) Close() error {
 	return j.log.Close()
 }
 
-// Health is a journal's part of /status.
+// Health is the part of the journal in /status.
 type Health struct {
 	Dir            string    `json:"dir"`
 	Sync           string    `json:"fsync"`
@@ -349,7 +345,7 @@ type Health struct {
 	Since          time.Time `json:"since,omitzero"`
 }
 
-// OK reports whether the disk takes what is written.
+// OK reports whether the disk works.
 func (h Health) OK() bool { return h.Trouble == "" }
 
 // Health returns a snapshot.
@@ -367,8 +363,8 @@ func (j *Journal) Health() Health {
 	return h
 }
 
-// None stores nothing. With it a crash has every activation run again that was
-// not completed.
+// None stores nothing. With it a crash has every activation run again that was not
+// completed.
 type None struct{}
 
 // Begin does nothing.

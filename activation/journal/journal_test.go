@@ -174,8 +174,8 @@ func TestFullJournalRefusesMessages(t *testing.T) {
 	t.Error("everything was stored")
 }
 
-// TestRandomHistories lives through many lives, each ended without warning, and
-// compares what the next one knows with what was known.
+// TestRandomHistories opens a journal many times, ends each process without warning, and
+// compares the states that the next process reads.
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(30) {
 		history(t, rand.New(rand.NewPCG(seed, 3)), seed)
@@ -258,7 +258,7 @@ func killed(t *testing.T, j *Journal) string {
 		last++
 	}
 	j.Delivered(id(last), 0, 1<<40)
-	begin(j, id(last)) // what came before is written with it
+	begin(j, id(last)) // writes the earlier entries, too
 	j.Completed(id(last))
 	for {
 		copied := t.TempDir()
@@ -271,8 +271,8 @@ func killed(t *testing.T, j *Journal) string {
 	}
 }
 
-// TestFormerVersionIsRead: testdata/v1 is what a version that wrote through
-// mapped memory left when it was killed, with zeros at its end.
+// TestFormerVersionIsRead: testdata/v1 was written by a version with mapped memory that was
+// killed. It has zeros at its end.
 func TestFormerVersionIsRead(t *testing.T) {
 	dir := t.TempDir()
 	check.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "v1"))))

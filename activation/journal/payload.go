@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// Unfinished is an activation that a former process left unfinished and whose
-// message the journal has.
+// Unfinished is an unfinished activation of an earlier process whose message the journal
+// has.
 type Unfinished struct {
 	ID        activation.ID
 	Partition int
@@ -20,8 +20,8 @@ type Unfinished struct {
 	History   History
 }
 
-// Unfinished lists what a former process left unfinished with its message, in
-// the order of the offsets. It is to be called once, before anything is written.
+// Unfinished lists the unfinished activations of an earlier process whose messages the
+// journal has, by offset. It is called once, before anything is written.
 func (j *Journal) Unfinished() []Unfinished {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -37,10 +37,10 @@ func (j *Journal) Unfinished() []Unfinished {
 	return all
 }
 
-// LoadUnfinished returns the message of an activation that Unfinished listed, once. The
-// caller works on it: Kafka's copy, should it come, is of no use from then on. Its
-// error is ErrNoMessage where Kafka's copy came first. Where the message cannot be
-// read Kafka's copy counts, if there is one; a damaged message is forgotten.
+// LoadUnfinished returns the message of an activation that Unfinished listed, once. From
+// then on Kafka's copy of the message is dropped. The error is ErrNoMessage if Kafka's copy
+// came first. If the message cannot be read, Kafka's copy counts if there is one; a damaged
+// message is forgotten.
 func (j *Journal) LoadUnfinished(id activation.ID) (text []byte, past History, err error) {
 	text, err = j.Message(id)
 	j.mu.Lock()
@@ -58,9 +58,8 @@ func (j *Journal) LoadUnfinished(id activation.ID) (text []byte, past History, e
 	return nil, past, err
 }
 
-// AppendMessage stores the message of an accepted activation of which there is no other
-// copy. It returns when the message is written. It does not wait for a sync of the disk,
-// as Begin does not.
+// AppendMessage stores the message of an accepted activation. There is no other copy of the
+// message. It returns when the message is written. Like Begin it does not wait for a sync.
 func (j *Journal) AppendMessage(id activation.ID, text []byte) error {
 	k := keyOf(id)
 	r, err := j.appendMessage(k, text)
@@ -97,8 +96,8 @@ func (j *Journal) appendMessage(k key, text []byte) (r wal.Receipt, err error) {
 	return j.writePayload(k, e, message, text), nil
 }
 
-// Full reports whether no more activations are to be fetched, whose only copy would be the
-// journal's: half of the files is needed. The other half is for fetches that are under way.
+// Full reports whether half of the files is needed. Then no more activations are fetched.
+// The other half is for fetches that are under way.
 func (j *Journal) Full() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -128,10 +127,11 @@ func (j *Journal) Space(ctx context.Context) error {
 	}
 }
 
-// KeepUnacknowledged stores the results of activations whose acks or records are
-// not safe. The next process delivers them, unless Completed is called. It returns
-// when they are written, or will be when a disk in trouble takes them again, with
-// an error for each that will not be. A result that is stored before is replaced.
+// KeepUnacknowledged stores the results of activations whose acks or records are not safe.
+// The next process delivers the results, unless Completed is called. A new result of an
+// activation replaces the stored result. It returns when the results are written, or at
+// once if the disk is in trouble, and writes them later. It returns an error for each result
+// that it will not write.
 func (j *Journal) KeepUnacknowledged(ids []activation.ID, results [][]byte) []error {
 	errs := make([]error, len(ids))
 	var last wal.Receipt
@@ -195,7 +195,7 @@ func (j *Journal) payload(k key, kind payloadKind, missing error) ([]byte, error
 	}
 }
 
-// position is where a payload is, of size 0 where there is none.
+// position returns the position of a payload, or a position of size 0.
 func (j *Journal) position(k key, kind payloadKind) wal.Position {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -217,8 +217,8 @@ func (j *Journal) read(at wal.Position, kind payloadKind) ([]byte, error) {
 	return text, nil
 }
 
-// BeginHandback is to be called before an activation is given to another who may run it. It
-// returns when that is written: for the next process the activation counts as
+// BeginHandback is called before an activation is given to another invoker, or back to its
+// scheduler. It returns when that is written. For the next process the activation counts as
 // started, until AbortHandback or CommitHandback.
 func (j *Journal) BeginHandback(id activation.ID) error {
 	k := keyOf(id)
@@ -238,7 +238,7 @@ func (j *Journal) BeginHandback(id activation.ID) error {
 	return nil
 }
 
-// AbortHandback is the end of a hand-back that nobody took.
+// AbortHandback ends a hand-back: the activation is here.
 func (j *Journal) AbortHandback(id activation.ID) {
 	k := keyOf(id)
 	j.mu.Lock()
@@ -249,8 +249,8 @@ func (j *Journal) AbortHandback(id activation.ID) {
 	}
 }
 
-// CommitHandback is the end of a hand-back that was taken: the journal knows nothing of the
-// activation any more, which may come again. It returns when that is written.
+// CommitHandback ends a hand-back: the activation is elsewhere. The journal forgets the
+// activation, because it may come again. It returns when that is written.
 func (j *Journal) CommitHandback(id activation.ID) error {
 	k := keyOf(id)
 	j.mu.Lock()
@@ -261,7 +261,7 @@ func (j *Journal) CommitHandback(id activation.ID) error {
 	}
 	gone := *e
 	gone.state, gone.offered = returned, false
-	// Nothing keeps its file: those with what it ends are deleted before.
+	// No reference keeps the file of this entry: the files with older entries go first.
 	r := j.log.Append(encode(nil, k, &gone, 0), nil)
 	j.forget(k, e)
 	j.mu.Unlock()

@@ -46,8 +46,8 @@ func TestWhicheverComesFirst(t *testing.T) {
 	check.Equal(t, j.Delivered(id(2), 0, 2).State, Completed, "Kafka's copy of what ended")
 }
 
-// TestUnreadableMessageLeavesKafkas: what the journal cannot read any more counts
-// as not stored, so that Kafka's copy runs.
+// TestUnreadableMessageLeavesKafkas: a message that the journal cannot read counts as not
+// stored, so that Kafka's copy runs.
 func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, Config{Dir: dir})
@@ -71,8 +71,8 @@ func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 	check.Equal(t, got.State, Accepted)
 }
 
-// TestUnreadableMessageLeavesKafkasThatCameMeanwhile: Kafka's copy is not dropped for the
-// sake of one that is still being read.
+// TestUnreadableMessageLeavesKafkasThatCameMeanwhile: Kafka's copy is not dropped while the
+// journal's copy is still being read.
 func TestUnreadableMessageLeavesKafkasThatCameMeanwhile(t *testing.T) {
 	const many = 500
 	dir := t.TempDir()
@@ -217,8 +217,8 @@ func keepResult(j *Journal, id activation.ID, result []byte) error {
 	return j.KeepUnacknowledged([]activation.ID{id}, [][]byte{result})[0]
 }
 
-// TestKeepUnacknowledgedReportsEach: one that is completed and one for which there is no space
-// do not keep the others from being kept.
+// TestKeepUnacknowledgedReportsEach: the results of a completed activation, and a result for
+// which there is no space, are refused. The other results are stored.
 func TestKeepUnacknowledgedReportsEach(t *testing.T) {
 	j, err := Open(Config{Dir: t.TempDir(), Bytes: 1 << 20})
 	check.NoError(t, err)
@@ -238,7 +238,7 @@ func TestKeepUnacknowledgedReportsEach(t *testing.T) {
 	check.Equal(t, j.Health().Unacknowledged, 1)
 }
 
-// What has no other copy is there for the next process, once, and goes with its end.
+// The only copy of a message is there for the next process, once, and goes with its end.
 func TestKeptMessageIsTheNextProcesses(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	for i := range 2 {
@@ -259,8 +259,8 @@ func TestKeptMessageIsTheNextProcesses(t *testing.T) {
 	check.Equal(t, string(text), string(messageOf(1)))
 }
 
-// What has no other copy is kept beyond the half at which the journal is full, and
-// Space returns when it is not any more.
+// Messages without another copy are stored although the journal is half full. Space returns
+// when the journal is less than half full.
 func TestSpace(t *testing.T) {
 	j, err := Open(Config{Dir: t.TempDir(), Bytes: 1 << 20, SegmentBytes: 1 << 16})
 	check.NoError(t, err)
@@ -290,8 +290,8 @@ func TestSpace(t *testing.T) {
 	check.NoError(t, check.Receive(t, space))
 }
 
-// A process that ends while an activation is given to another leaves one that counts as
-// started while that may have it, and none when it has.
+// A process ends while an activation is given to another invoker. For the next process it
+// counts as started while the other invoker may have it, and is unknown when it has.
 func TestOfferedAcrossProcesses(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {

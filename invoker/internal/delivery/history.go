@@ -1,0 +1,63 @@
+package delivery
+
+import "github.com/gpuwhisk/gpuwhisk/activation"
+
+// History is the state in which earlier processes left an activation.
+type History struct {
+	// Begun is set if the action had begun to run and its end is not known. Attempts
+	// counts the processes that were killed during a run. A process that stopped in order
+	// does not count.
+	Begun    bool
+	Attempts int
+	// Completed is set if the acks and the record are safe.
+	Completed bool
+	// Ended is the known end whose acks or record may be lost, or nil.
+	Ended *activation.Record
+}
+
+// Merge joins the journal's history with the history in the metadata of Kafka's offset.
+// The later state counts.
+func (h History) Merge(o History) History {
+	h.Begun = h.Begun || o.Begun
+	h.Attempts = max(h.Attempts, o.Attempts)
+	h.Completed = h.Completed || o.Completed
+	if h.Ended == nil {
+		h.Ended = o.Ended
+	}
+	return h
+}
+
+// Recovery is how a process goes on with an activation of an earlier process.
+type Recovery uint8
+
+// The recoveries.
+const (
+	Run       Recovery = iota // it had not begun
+	RunAgain                  // it had begun, and may run again
+	Interrupt                 // it had begun, and must not run again
+	GiveUp                    // it has ended too many processes
+	Repeat                    // its end is known, and is sent again
+	Skip                      // it is completed
+)
+
+// MaxAttempts bounds how many processes may be killed during the runs of one activation:
+// the activation may be the cause.
+const MaxAttempts = 3
+
+// Recovery decides how a process goes on with the activation. rerun is set if an
+// interrupted run may be repeated.
+func (h History) Recovery(rerun bool) Recovery {
+	switch {
+	case h.Completed:
+		return Skip
+	case h.Ended != nil:
+		return Repeat
+	case !h.Begun:
+		return Run
+	case h.Attempts >= MaxAttempts:
+		return GiveUp
+	case rerun:
+		return RunAgain
+	}
+	return Interrupt
+}

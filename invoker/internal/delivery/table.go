@@ -1,0 +1,338 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// Config holds the settings of a Table.
+type Config struct {
+	InFlight     int   // common permits
+	BacklogBytes int64 // memory of the activations that wait for a GPU
+	Events       bool  // user events have a reader
+}
+
+const (
+	// An ack takes milliseconds and a record some hundred milliseconds if all is well.
+	// Then the journal gets no end, unless a caller waits for the result. The journal gets
+	// the end of an activation whose ack or record is not safe after this time.
+	ackTime    = 200 * time.Millisecond
+	recordTime = time.Second
+	// TickTime is the interval at which the caller calls Tick.
+	TickTime = 100 * time.Millisecond
+)
+
+// Table holds the accepted activations of one process.
+type Table struct {
+	cfg Config
+	permits
+	// fetched has the activations that schedulers handed out.
+	fetched map[activation.ID]bool
+	// unsafe lists the activations that have ended while an ack or the record may be lost.
+	unsafe []*Activation
+	orders []Order
+}
+
+// New returns an empty table.
+func New(cfg Config) *Table { return &Table{cfg: cfg, fetched: map[activation.ID]bool{}} }
+
+// Fetch adds an activation that a scheduler has handed out. It returns false if the table
+// has the activation already. The caller stores the message and then calls Deliver.
+func (t *Table) Fetch(id activation.ID) bool {
+	if t.fetched[id] {
+		return false
+	}
+	t.fetched[id] = true
+	return true
+}
+
+// Unfetch removes an activation because the journal knows it from this process.
+func (t *Table) Unfetch(id activation.ID) { delete(t.fetched, id) }
+
+// Deliver accepts a message for which the caller has reserved a permit. The orders are
+// empty, unless an earlier process has completed the activation.
+func (t *Table) Deliver(m Arrival) (*Activation, []Order) {
+	a := &Activation{Arrival: m, index: -1}
+	t.taken++
+	if m.Fetched {
+		t.fetched[m.ID] = true
+	}
+	if m.History.Ended != nil {
+		a.persisted = Version(filed) // the journal has it
+	}
+	if !m.History.Completed {
+		return a, nil
+	}
+	t.settle(a, completed)
+	t.order(Report, a)
+	t.release(a)
+	return a, t.ready()
+}
+
+// Take applies an event and returns its orders. The caller may use the orders until the
+// next call.
+func (t *Table) Take(now time.Duration, e Event) []Order {
+	a := e.Activation
+	switch e.Kind {
+	case Begun:
+		t.begin(a)
+	case Resulted:
+		t.result(now, a, e.End)
+	case Answered:
+		t.answer(now, a, e.End)
+	case Filed:
+		t.file(a, e.End)
+	case Ended:
+		t.end(now, a, e.End)
+	case Encoded:
+		a.end.Document = e.Document
+		a.dropLogs()
+	case Acked:
+		a.unsent--
+		t.settleIfSafe(a)
+	case Stored:
+		a.unstored = false
+		t.settleIfSafe(a)
+	case Persisted:
+		a.persisted = max(a.persisted, e.Version)
+	case Passing:
+		t.pass(a)
+	case Passed:
+		t.passed(a)
+	case Refused:
+		t.refused(a)
+	case Left:
+		if a.stage == accepted || a.stage == passing {
+			a.stage = left
+			t.release(a)
+		}
+	case SetApart:
+		t.setApart(a, e.Bytes)
+	}
+	return t.ready()
+}
+
+// begin reports the start of the run to the journal and to Kafka's feed, once.
+func (t *Table) begin(a *Activation) {
+	if a.begun || a.stage != accepted {
+		return
+	}
+	a.begun = true
+	if a.Journaled {
+		t.order(AppendBegin, a)
+	}
+	t.order(CommitBegin, a)
+}
+
+// result sends the result to a caller that waits.
+func (t *Table) result(now time.Duration, a *Activation, e End) {
+	if !a.Blocking || a.stage != accepted {
+		return
+	}
+	a.stage, a.end = resulted, e
+	t.show(now, a)
+	t.send(SendResult, a)
+}
+
+// answer sends the end to the controller and to the readers of events.
+func (t *Table) answer(now time.Duration, a *Activation, e End) {
+	if a.stage != accepted && a.stage != resulted {
+		return
+	}
+	before := a.stage
+	a.stage, a.end = answered, e
+	a.store = e.Store && !e.Silent
+	if before == resulted {
+		t.list(now, a) // the journal has the result, which is the end
+	} else {
+		t.show(now, a)
+	}
+	if t.cfg.Events && !e.Silent && !e.Repeated {
+		t.order(SendEvent, a)
+	}
+	if before == resulted || !a.Blocking && !e.Combined {
+		t.send(SendCompletion, a)
+	} else {
+		t.send(SendCombined, a)
+	}
+	t.order(Report, a)
+}
+
+// file stores the complete record and frees the permit.
+func (t *Table) file(a *Activation, e End) {
+	if a.stage != answered {
+		return
+	}
+	a.stage, a.end = filed, e
+	if a.store {
+		a.unstored = true
+		t.order(Store, a)
+	} else {
+		a.dropLogs()
+	}
+	t.settleIfSafe(a)
+	t.release(a)
+}
+
+// end ends an activation in any state. The end that a caller or the controller has
+// already counts; otherwise e.
+func (t *Table) end(now time.Duration, a *Activation, e End) {
+	switch a.stage {
+	case passing:
+		a.stage = accepted // nobody else answers it for certain
+	case resulted, answered:
+		e = a.end
+	}
+	t.answer(now, a, e)
+	t.file(a, e)
+}
+
+// pass gives an activation that has not begun to another invoker. The next process must
+// not run an activation that another invoker may have.
+func (t *Table) pass(a *Activation) {
+	if a.stage != accepted || a.begun {
+		return
+	}
+	a.stage = passing
+	if a.offers() {
+		t.order(AppendPass, a)
+	}
+	t.order(Pass, a)
+}
+
+// refused takes an activation back that no other invoker took.
+func (t *Table) refused(a *Activation) {
+	if a.stage != passing {
+		return
+	}
+	a.stage = accepted
+	if a.offers() {
+		t.order(AppendRefused, a)
+	}
+}
+
+// passed forgets an activation that another invoker has. The activation is settled before
+// its end is reported, because its scheduler may hand it out again at once.
+func (t *Table) passed(a *Activation) {
+	if a.stage != passing {
+		return
+	}
+	t.settle(a, passedOn)
+	t.order(Report, a)
+	t.release(a)
+}
+
+// settleIfSafe completes an activation whose acks and record are safe.
+func (t *Table) settleIfSafe(a *Activation) {
+	if a.stage == filed && a.unsent == 0 && !a.unstored {
+		t.settle(a, completed)
+	}
+}
+
+func (t *Table) settle(a *Activation, final stage) {
+	a.stage = final
+	t.unlist(a)
+	if a.Fetched {
+		delete(t.fetched, a.ID)
+	}
+	switch {
+	case !a.Journaled:
+	case final == passedOn && a.Fetched:
+		t.order(AppendForget, a)
+	default:
+		t.order(AppendComplete, a)
+	}
+	t.order(Commit, a)
+}
+
+// list lists an end that may be lost, unless the next process does not get the activation
+// or comes to the same end by itself.
+func (t *Table) list(now time.Duration, a *Activation) {
+	if !a.Journaled || a.end.Silent {
+		return
+	}
+	a.since = now
+	if a.index < 0 {
+		a.index = len(t.unsafe)
+		t.unsafe = append(t.unsafe, a)
+	}
+}
+
+func (t *Table) unlist(a *Activation) {
+	if a.index < 0 {
+		return
+	}
+	last := t.unsafe[len(t.unsafe)-1]
+	t.unsafe[a.index], last.index = last, a.index
+	t.unsafe[len(t.unsafe)-1] = nil
+	t.unsafe = t.unsafe[:len(t.unsafe)-1]
+	a.index = -1
+}
+
+// show lists an end that others are about to get. The journal gets the end first if a
+// caller waits for it or a reader of events gets it: the next process must not send
+// another end.
+func (t *Table) show(now time.Duration, a *Activation) {
+	t.list(now, a)
+	if a.index >= 0 && (a.Blocking || t.cfg.Events) && !a.end.Repeated {
+		t.persist(a)
+	}
+}
+
+// persist orders the entry of the present end.
+func (t *Table) persist(a *Activation) { t.order(AppendEnd, a) }
+
+// Tick returns orders for the ends that the journal should have by now and does not have.
+func (t *Table) Tick(now time.Duration) []Order {
+	for _, a := range t.unsafe {
+		waited := now - a.since
+		if waited >= recordTime || waited >= ackTime && a.unsent > 0 {
+			t.persistOnce(a)
+		}
+	}
+	return t.ready()
+}
+
+// Stop returns orders for all ends that may be lost and that the journal does not have.
+// The caller calls it when nothing more is sent.
+func (t *Table) Stop() []Order {
+	for _, a := range t.unsafe {
+		t.persistOnce(a)
+	}
+	return t.ready()
+}
+
+func (t *Table) persistOnce(a *Activation) {
+	if a.persisted < a.version() {
+		t.persist(a)
+	}
+}
+
+func (t *Table) send(k OrderKind, a *Activation) {
+	a.unsent++
+	t.order(k, a)
+}
+
+func (t *Table) order(k OrderKind, a *Activation) {
+	if t.orders == nil {
+		t.orders = make([]Order, 0, 4)
+	}
+	t.orders = append(t.orders, Order{Do: k, Activation: a, End: a.end, Version: a.version()})
+}
+
+// ready returns the orders that have been given since the last call.
+func (t *Table) ready() []Order {
+	orders := t.orders
+	t.orders = nil
+	return orders
+}
+
+// dropLogs drops the log lines: the encoded document has them, or no record is stored.
+func (a *Activation) dropLogs() {
+	if a.end.Record != nil && len(a.end.Record.Logs) > 0 {
+		short := *a.end.Record
+		short.Logs = nil
+		a.end.Record = &short
+	}
+}
