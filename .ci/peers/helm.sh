@@ -7,7 +7,7 @@ version=3.22.0
 dir=$peers/helm-$version
 
 build() {
-	GOFLAGS='' CGO_ENABLED=0 GOBIN=$1 retry 3 go install -trimpath -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@v"$version"
+	GOFLAGS='' CGO_ENABLED=0 GOBIN=$1 retry 3 go install -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@v"$version"
 }
 
 install() {
