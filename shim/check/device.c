@@ -260,6 +260,9 @@ bool block_graph(struct block *b)
 	enum { NON_BLOCKING = 1 };
 	void *graph;
 
+	/* The driver may load a kernel at its first launch, which breaks a capture. */
+	if (!block_work(b, 1))
+		return false;
 	CALL(cuStreamCreate, &stream, NON_BLOCKING);
 	bool ok = capture(b, &graph);
 	stream = NULL;

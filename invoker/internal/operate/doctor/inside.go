@@ -19,7 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// Inside is what an action sees of the shim in its own process.
+// Inside is an action's view of the shim in its own process.
 type Inside struct {
 	Preload string // LD_PRELOAD
 	Socket  string // GPUWHISK_SHIM_SOCKET

@@ -162,7 +162,7 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportAllocs()
 	var before, after runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first one has let go of
+	runtime.GC() // frees the memory of the first one
 	runtime.ReadMemStats(&before)
 	l := NewLog(10_000)
 	for i := 0; b.Loop(); i++ {

@@ -108,7 +108,7 @@ func (t *trial) swapFramework(table *Table, f framework, p *program, bytes int64
 	wrong := wrongWords(p)
 	graph := "not tried"
 	if f.graphs {
-		n := t.swapGraph(p)
+		n := t.swapGraph(p, true)
 		graph = fmt.Sprintf("%d wrong", n)
 		wrong += n
 	}

@@ -205,7 +205,7 @@ func TestStatsDAgentAway(t *testing.T) {
 	s.c.Address = gone.LocalAddr().String()
 	_ = gone.Close()
 	for range 10 {
-		s.flush() // returns, and what no server received is lost
+		s.flush() // returns; metrics that no server received are lost
 	}
 	s.hangUp()
 	s.c.Address = addr
