@@ -33,7 +33,7 @@ var frameworks = []framework{
 	{"PyTorch, cudaMallocAsync", "torch", torch("backend:cudaMallocAsync"), "it is in a pool of the driver", true},
 	{"CuPy, default pool", "cupy", nil, "", true},
 	{"CuPy, asynchronous pool", "cupy", []string{"GPUWHISK_CHECK_POOL=async"}, "it is in a pool of the driver", true},
-	{"JAX", "jax", []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false"}, "its arena is mapped by cuMemCreate, in most versions", false},
+	{"JAX", "jax", []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false"}, "most versions do not allocate their arena by cuMemAlloc", false},
 }
 
 // hasFrameworks reports whether the driver serves frameworks. The fake driver does not.
