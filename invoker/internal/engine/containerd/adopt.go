@@ -21,6 +21,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/bridge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 // Labels of every container. By the first an operator finds what belongs to an
@@ -43,7 +45,7 @@ func (e *Engine) labels(b build) (map[string]string, error) {
 	seal, err := e.seal(b.spec)
 	return map[string]string{
 		LabelInvoker: strings.TrimSuffix(e.options.Prefix, "_"), labelName: b.spec.Name,
-		labelMemory: strconv.Itoa(b.spec.MemoryMB), labelAddress: b.place.addr, labelNetwork: b.place.path,
+		labelMemory: strconv.Itoa(b.spec.MemoryMB), labelAddress: b.place.Address, labelNetwork: b.place.Path,
 		labelImage: b.image.Target().Digest.String(), labelSeal: seal,
 	}, err
 }
@@ -88,17 +90,7 @@ func (e *Engine) Leftovers(ctx context.Context, prefix string) ([]container.Left
 // Adopt adopts containers that another process has made. It returns an error for each
 // that Create would make in another way now, or that is gone.
 func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []container.Spec) []error {
-	errs := make([]error, len(lefts))
-	for i, l := range lefts {
-		if errs[i] = e.fit(ctx, l, specs[i]); errs[i] != nil {
-			continue
-		}
-		e.roster.Remember(l.ID)
-		e.roster.HandOut(l.ID)
-		if errs[i] = e.skipLog(ctx, l.ID); errs[i] != nil {
-			e.roster.Forget(l.ID)
-		}
-	}
+	errs := e.roster.Adopt(ctx, lefts, func(i int) error { return e.fit(ctx, lefts[i], specs[i]) })
 	// A container that ended since the list is reported as any other death.
 	if err := e.reconcile(ctx); err != nil {
 		e.log.Warn("check containers that were adopted", "error", err)
@@ -108,7 +100,7 @@ func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []
 
 // fit returns why a container is not as Create would make it, or nil.
 func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.Spec) error {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Inspect)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Inspect)
 	defer cancel()
 	seal, err := e.seal(spec)
 	if err != nil {
@@ -131,21 +123,9 @@ func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.S
 	return nil
 }
 
-// skipLog sets a container's log to its end, behind the output of earlier activations.
-func (e *Engine) skipLog(ctx context.Context, id container.ID) error {
-	_, tail := e.roster.Tail(id)
-	if tail == nil {
-		return errClosed
-	}
-	if err := tail.Skip(ctx); err != nil {
-		return fmt.Errorf("find the end of its log: %w", err)
-	}
-	return nil
-}
-
 // search lists the containers whose names start with prefix.
 func (e *Engine) search(ctx context.Context, prefix string) ([]containers.Container, error) {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.List)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.List)
 	defer cancel()
 	return search(ctx, e.api, prefix)
 }
@@ -162,7 +142,7 @@ func search(ctx context.Context, api *client.Client, prefix string) ([]container
 
 // states lists the states of the processes of all containers.
 func (e *Engine) states(ctx context.Context) (map[string]tasktypes.Status, error) {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.List)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.List)
 	defer cancel()
 	got, err := e.tasks().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
@@ -189,11 +169,14 @@ func (e *Engine) releaseUnused(ctx context.Context) error {
 	for _, c := range found {
 		used[c.Labels[labelNetwork]] = true
 	}
-	if err := e.network.releaseExcept(used); err != nil {
+	if err := e.network.ReleaseExcept(used); err != nil {
 		e.log.Warn("release the networks of containers that are gone", "error", err)
 	}
 	return nil
 }
+
+// RemoveNetwork removes the bridge of action containers, which must be gone.
+func RemoveNetwork(o Options) error { return bridge.Remove(o.bridge()) }
 
 // Clean removes the containers of the invoker whose containers' names start with prefix,
 // with their networks, and returns how many there were. An empty prefix means all
@@ -218,5 +201,9 @@ func Clean(ctx context.Context, o Options, prefix string) (int, error) {
 		errs = append(errs, os.RemoveAll(filepath.Join(o.StateDir, c.ID)))
 		n++
 	}
-	return n, errors.Join(append(errs, cleanNetwork(o, prefix))...)
+	if prefix == "" {
+		return n, errors.Join(append(errs, RemoveNetwork(o))...)
+	}
+	o.Prefix = prefix
+	return n, errors.Join(append(errs, bridge.Clean(o.bridge()))...)
 }

@@ -17,23 +17,23 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync/atomic"
-	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/contrib/apparmor"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/bridge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/netns"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/runargs"
 )
+
+// fillers is how many goroutines prepare network namespaces.
+const fillers = 2
 
 // proxyPort is where every action proxy listens (OpenWhisk, docs/actions-new.md).
 const proxyPort = "8080"
@@ -52,15 +52,10 @@ type Engine struct {
 
 	registries registry.Registries
 	devices    *cdi.Cache
-	network    *network
+	network    *bridge.Network
 	roster     *roster.Roster
-	creates    *semaphore.Weighted
-	pulls      singleflight.Group
-	blind      atomic.Bool // deaths are not reported
+	creates    *roster.Launcher
 }
-
-// maxCreates stands for "no limit" in the semaphore.
-const maxCreates = 1 << 30
 
 // New connects to the daemon and makes the network ready. The error is container.ErrAway
 // if the daemon does not answer: another try may succeed. Any other error is for good.
@@ -86,8 +81,8 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		options: options, args: args, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		registries: known, devices: devices,
 	}
-	e.roster = roster.New(roster.Options{Log: e.log, OpenLog: e.openLog, Waits: options.LogWaits, Remove: e.removeOnce})
-	e.creates = semaphore.NewWeighted(int64(options.parallel()))
+	e.roster = roster.New(roster.Options{Daemon: "containerd", Log: e.log, OpenLog: e.openLog, Waits: options.LogWaits, Remove: e.removeOnce})
+	e.creates = e.roster.NewLauncher(options.parallel(), options.Timeouts.Create)
 	if err := e.open(ctx); err != nil {
 		_ = e.Close()
 		return nil, err
@@ -97,7 +92,7 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 
 func (o Options) parallel() int {
 	if o.ParallelCreates <= 0 {
-		return maxCreates
+		return roster.NoLimit
 	}
 	return o.ParallelCreates
 }
@@ -106,7 +101,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if e.api, err = connect(e.options.Socket); err != nil {
 		return err
 	}
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.List)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.List)
 	defer cancel()
 	version, err := e.api.Version(ctx)
 	if err != nil {
@@ -124,16 +119,16 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if e.cgroups, err = hostCgroups(e.options.Files); err != nil {
 		return err
 	}
-	if e.network, err = openNetwork(e.options, e.log); err != nil {
+	if e.network, err = bridge.Open(e.options.bridge(), e.log); err != nil {
 		return err
 	}
 	if err := e.releaseUnused(ctx); err != nil {
 		return err
 	}
-	e.log.Info("connected to containerd", "version", version.Version, "socket", e.options.Socket, "bridge", e.options.Bridge, "subnet", e.network.subnet)
-	e.roster.Spawn(e.watch)
+	e.log.Info("connected to containerd", "version", version.Version, "socket", e.options.Socket, "bridge", e.options.Bridge, "subnet", e.network.Subnet())
+	e.roster.Spawn(func() { e.roster.Watch(e.follow, func() {}) })
 	for range fillers {
-		e.roster.Spawn(func() { e.network.fill(e.roster.Context()) })
+		e.roster.Spawn(func() { e.network.Fill(e.roster.Context()) })
 	}
 	return nil
 }
@@ -165,7 +160,7 @@ func (e *Engine) tasks() tasks.TasksClient { return e.api.TaskService() }
 
 // Ping reports whether the daemon answers.
 func (e *Engine) Ping(ctx context.Context) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Answer)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Answer)
 	defer cancel()
 	if _, err := e.api.Version(ctx); err != nil {
 		return fmt.Errorf("ping containerd: %w", err)
@@ -181,7 +176,7 @@ func (e *Engine) Close() error {
 	}
 	var err error
 	if e.network != nil {
-		err = e.network.close()
+		err = e.network.Close()
 	}
 	if e.api != nil {
 		err = errors.Join(err, e.api.Close())
@@ -203,18 +198,5 @@ func (e *Engine) Dial(ctx context.Context, network, address string) (net.Conn, e
 // FromContainer reports whether an address is that of an action container.
 func (e *Engine) FromContainer(addr netip.Addr) bool {
 	addr = addr.Unmap()
-	return e.network.subnet.Contains(addr) && addr != e.network.gateway()
+	return e.network.Subnet().Contains(addr) && addr != e.network.Gateway()
 }
-
-// limited is a context with a time limit; zero means none.
-func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if limit <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, limit, errTimeout)
-}
-
-var (
-	errTimeout = errors.New("containerd did not answer in time")
-	errClosed  = errors.New("containerd engine is closed")
-)

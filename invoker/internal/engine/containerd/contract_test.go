@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -25,8 +24,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 )
 
-// bridge is of this process alone: other tests of the machine have theirs.
-var bridge = "gwt" + strconv.Itoa(os.Getpid())
+// bridgeName is of this process alone: other tests of the machine have theirs.
+var bridgeName = "gwt" + strconv.Itoa(os.Getpid())
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == LogCommand {
@@ -40,17 +39,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// forget removes the bridge, its rules and the images of the tests.
+// forget removes the bridgeName, its rules and the images of the tests.
 func forget() {
-	n := network{bridge: bridge}
-	if subnet, err := freeSubnet(bridge, nil); err == nil {
-		n.subnet = subnet
-		for _, rule := range n.rules() {
-			_ = iptables(rule[0], "-D", rule[1:])
-		}
-	}
-	_ = exec.Command("ip", "link", "delete", bridge).Run()
-	_ = os.RemoveAll(filepath.Join(os.TempDir(), bridge))
+	o := DefaultOptions()
+	o.Bridge, o.RunDir = bridgeName, filepath.Join(os.TempDir(), bridgeName, "run")
+	_ = RemoveNetwork(o)
+	_ = os.RemoveAll(filepath.Join(os.TempDir(), bridgeName))
 	if api, err := connect(os.Getenv("GPUWHISK_TEST_CONTAINERD")); err == nil {
 		defer api.Close()
 		for _, name := range made {
@@ -106,8 +100,8 @@ func realOptions(t testing.TB) Options {
 	o := DefaultOptions()
 	self, err := os.Executable()
 	check.NoError(t, err)
-	dir := filepath.Join(os.TempDir(), bridge)
-	o.Socket, o.LogProgram, o.Bridge, o.LogWaits = socket(t), self, bridge, enginetest.Waits()
+	dir := filepath.Join(os.TempDir(), bridgeName)
+	o.Socket, o.LogProgram, o.Bridge, o.LogWaits = socket(t), self, bridgeName, enginetest.Waits()
 	o.StateDir, o.RunDir = filepath.Join(dir, "state"), filepath.Join(dir, "run")
 	o.Timeouts.Settle = time.Minute
 	return o
@@ -120,11 +114,18 @@ func imageName() string {
 func TestContract(t *testing.T) {
 	socket(t)
 	t.Cleanup(func() {
-		left, err := filepath.Glob(filepath.Join(os.TempDir(), bridge, "run", "netns", "*", "*"))
+		left, err := filepath.Glob(filepath.Join(os.TempDir(), bridgeName, "run", "netns", "*", "*"))
 		check.NoError(t, err)
 		check.Equal(t, len(left), 0, "network namespaces left behind: %q", left)
 	})
-	enginetest.Run(t, enginetest.Host{
+	enginetest.Run(t, contractHost(t))
+}
+
+func BenchmarkLife(b *testing.B) { enginetest.Benchmark(b, contractHost(b)) }
+
+func contractHost(t testing.TB) enginetest.Host {
+	socket(t)
+	return enginetest.Host{
 		Image: importImage(t, imageName(), []string{"/proxy"}),
 		Open: func(t testing.TB, s enginetest.Settings) enginetest.Engine {
 			o := realOptions(t)
@@ -143,5 +144,5 @@ func TestContract(t *testing.T) {
 			_, err = destroy(namespaced(), api, string(id))
 			check.NoError(t, err)
 		},
-	})
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
@@ -21,11 +20,10 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/bridge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
-
-// lateCreate is how long a create whose caller has given up may take to end.
-const lateCreate = time.Minute
 
 var (
 	// errNotInImage is the error of a container whose program is missing in its image.
@@ -49,7 +47,7 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 			return container.Handle{}, pullFailed(spec.Image, pullErr)
 		}
 	}
-	handle, err := e.launchLimited(ctx, spec)
+	handle, err := e.creates.Launch(ctx, spec.Name, func(ctx context.Context) (container.Handle, error) { return e.launch(ctx, spec) })
 	switch {
 	case err == nil:
 		if pullErr != nil {
@@ -73,7 +71,7 @@ func pullFailed(image string, err error) error {
 // away wraps an error of a daemon that is not there in container.ErrAway.
 func (e *Engine) away(ctx context.Context, err error) error {
 	gone := cerrdefs.IsUnavailable(err)
-	if errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded) || cerrdefs.IsDeadlineExceeded(err) {
+	if errors.Is(err, roster.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || cerrdefs.IsDeadlineExceeded(err) {
 		gone = e.Ping(ctx) != nil && ctx.Err() == nil
 	}
 	if !gone {
@@ -82,61 +80,23 @@ func (e *Engine) away(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", container.ErrAway, err)
 }
 
-// launchLimited waits for a slot of the parallel creates. The creation goes on when the
-// caller gives up, and then removes the container.
-func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	if err := e.creates.Acquire(ctx, 1); err != nil {
-		return container.Handle{}, fmt.Errorf("wait to create container %s: %w", spec.Name, err)
-	}
-	ctx, cancel := limited(ctx, e.options.Timeouts.Create)
-	defer cancel()
-	type launched struct {
-		handle container.Handle
-		err    error
-	}
-	done := make(chan launched)
-	work := func() {
-		defer e.creates.Release(1)
-		handle, err := e.launch(ctx, spec)
-		select {
-		case done <- launched{handle, err}:
-		case <-ctx.Done():
-			if handle.ID != "" {
-				e.discard(string(handle.ID))
-			}
-		}
-	}
-	if !e.roster.Spawn(work) {
-		e.creates.Release(1)
-		return container.Handle{}, errClosed
-	}
-	select {
-	case l := <-done:
-		if l.err == nil {
-			e.roster.HandOut(l.handle.ID)
-		}
-		return l.handle, l.err
-	case <-ctx.Done():
-		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, context.Cause(ctx))
-	}
-}
-
 // launch creates and starts a container, and leaves nothing behind if that fails. ctx ends
 // when the caller gives up.
 func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	work, cancel := e.outlive(ctx)
+	work, cancel := e.roster.Outlive(ctx)
+	work = e.in(work)
 	defer cancel()
 	image, err := e.image(work, spec)
 	if err != nil {
 		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
 	// While no deaths are reported a container may have ended unseen.
-	if e.blind.Load() {
+	if e.roster.Blind() {
 		if err := e.reconcile(work); err != nil {
 			return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
 		}
 	}
-	at, err := e.network.take(ctx)
+	at, err := e.network.Take(ctx)
 	if err != nil {
 		return container.Handle{}, fmt.Errorf("create container %s: wait for a network namespace: %w", spec.Name, err)
 	}
@@ -152,7 +112,7 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 		return container.Handle{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	e.roster.Tail(container.ID(b.id)) // its log is read from the beginning, rotated or not
-	handle := container.Handle{ID: container.ID(b.id), Name: spec.Name, Addr: net.JoinHostPort(at.addr, proxyPort)}
+	handle := container.Handle{ID: container.ID(b.id), Name: spec.Name, Addr: net.JoinHostPort(at.Address, proxyPort)}
 	got, err := e.tasks().Get(work, &tasks.GetRequest{ContainerID: b.id})
 	if err == nil && got.GetProcess().GetStatus() == tasktypes.Status_STOPPED {
 		return handle, fmt.Errorf("start container %s: %w (exit code %d)", spec.Name, errEnded, got.GetProcess().GetExitStatus())
@@ -164,7 +124,7 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 type build struct {
 	spec  container.Spec
 	image client.Image
-	place place
+	place bridge.Place
 	id    string
 	dir   string // of its files and its log
 }
@@ -232,21 +192,10 @@ func (e *Engine) undo(ctx context.Context, b build) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(b.place.path); err != nil { // released with the container
+	if _, err := os.Stat(b.place.Path); err != nil { // released with the container
 		return nil
 	}
-	return e.network.release(b.place)
-}
-
-// outlive returns a context that ends a while after the caller's does, or with
-// the engine.
-func (e *Engine) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	work, cancel := context.WithCancel(e.in(e.roster.Context()))
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(lateCreate, cancel)
-		context.AfterFunc(work, func() { timer.Stop() })
-	})
-	return work, func() { stop(); cancel() }
+	return e.network.Release(b.place)
 }
 
 // image returns an image that is unpacked. Like `docker run`, it pulls an image that is
@@ -258,7 +207,7 @@ func (e *Engine) image(ctx context.Context, spec container.Spec) (client.Image, 
 	}
 	image, err := e.api.GetImage(ctx, name)
 	if cerrdefs.IsNotFound(err) && !spec.Pull {
-		if err := e.pullAside(ctx, spec.Image); err != nil {
+		if err := e.creates.Aside(ctx, func() error { return e.pull(ctx, spec.Image) }); err != nil {
 			return nil, err
 		}
 		image, err = e.api.GetImage(ctx, name)
@@ -283,24 +232,4 @@ func fullName(image string) (string, error) {
 		return "", fmt.Errorf("image %q: %w", image, err)
 	}
 	return reference.TagNameOnly(name).String(), nil
-}
-
-// pullAside pulls an image for a create, whose slot goes to others meanwhile. The
-// wait for another slot ends: none is kept for long.
-func (e *Engine) pullAside(ctx context.Context, image string) error {
-	e.creates.Release(1)
-	err := e.pull(ctx, image)
-	_ = e.creates.Acquire(context.WithoutCancel(ctx), 1) // fails with its context only
-	return err
-}
-
-// discard removes the container of an abandoned create, while the caller goes on.
-func (e *Engine) discard(id string) {
-	e.roster.Forget(container.ID(id))
-	e.roster.Spawn(func() {
-		if err := e.removeOnce(e.roster.Context(), id); err != nil && e.roster.Context().Err() == nil {
-			e.log.Warn("remove container of a failed create, will try again", "container", id, "error", err)
-			e.roster.Sweep(id)
-		}
-	})
 }

@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,18 +13,16 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/bridge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// parallelCleanUp is how many containers CleanUp removes at once.
-const parallelCleanUp = 8
-
 // Pause freezes a container. A container that is frozen already is no error.
 func (e *Engine) Pause(ctx context.Context, id container.ID) error {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Pause)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Pause)
 	defer cancel()
 	soon := retry.Backoff{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}
 	err := retry.Do(ctx, soon, func() error {
@@ -42,7 +39,7 @@ func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 
 // Resume thaws a container. A container that runs is no error.
 func (e *Engine) Resume(ctx context.Context, id container.ID) error {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Unpause)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Unpause)
 	defer cancel()
 	_, err := e.tasks().Resume(ctx, &tasks.ResumeTaskRequest{ContainerID: string(id)})
 	return lifeError("resume", id, err, "cannot resume a running")
@@ -50,7 +47,7 @@ func (e *Engine) Resume(ctx context.Context, id container.ID) error {
 
 // Resize lets a container use so many bytes of memory, and no swap.
 func (e *Engine) Resize(ctx context.Context, id container.ID, bytes int64) error {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Unpause)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Unpause)
 	defer cancel()
 	task, err := e.task(ctx, string(id))
 	if err == nil {
@@ -88,16 +85,11 @@ func lifeError(verb string, id container.ID, err error, reached ...string) error
 // Remove ends and deletes a container in any state. If that fails it is tried
 // again, and once more when a daemon that was away is back.
 func (e *Engine) Remove(ctx context.Context, id container.ID) error {
-	e.roster.Forget(id)
-	err := e.removeOnce(ctx, string(id))
-	if err != nil {
-		e.roster.Sweep(string(id))
-	}
-	return err
+	return e.roster.Remove(ctx, id)
 }
 
 func (e *Engine) removeOnce(ctx context.Context, id string) error {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Remove)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Remove)
 	defer cancel()
 	path, err := destroy(ctx, e.api, id)
 	if path == "" { // somebody else has removed the container
@@ -116,7 +108,7 @@ func (e *Engine) removeOnce(ctx context.Context, id string) error {
 	// The caller need not wait for the network. A network that cannot be
 	// released now is released at the next start.
 	release := func() {
-		if err := e.network.release(place{path: path}); err != nil {
+		if err := e.network.Release(bridge.Place{Path: path}); err != nil {
 			e.log.Warn("release the network of a container", "container", id, "error", err)
 		}
 	}
@@ -160,17 +152,11 @@ func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
 	if err != nil {
 		return err
 	}
-	errs := make([]error, len(found))
-	var group errgroup.Group
-	group.SetLimit(parallelCleanUp)
+	ids := make([]container.ID, len(found))
 	for i, c := range found {
-		group.Go(func() error {
-			errs[i] = e.Remove(ctx, container.ID(c.ID))
-			return nil
-		})
+		ids[i] = container.ID(c.ID)
 	}
-	_ = group.Wait()
-	return errors.Join(errs...)
+	return e.roster.RemoveAll(ctx, ids)
 }
 
 // lateOOM is how much later than a container's end its report of memory may come.
@@ -199,7 +185,7 @@ func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
 
 // killed reports whether a container was ended by SIGKILL.
 func (e *Engine) killed(ctx context.Context, id container.ID) bool {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Inspect)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Inspect)
 	defer cancel()
 	got, err := e.tasks().Get(ctx, &tasks.GetRequest{ContainerID: string(id)})
 	return err == nil && got.GetProcess().GetExitStatus() == endedByKill
@@ -208,7 +194,7 @@ func (e *Engine) killed(ctx context.Context, id container.ID) bool {
 // Processes lists the ids of a container's processes as the daemon's host has
 // them, and the name space of processes that they are in, 0 if that cannot be read.
 func (e *Engine) Processes(ctx context.Context, name string) (pids []int, space uint64, err error) {
-	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Inspect)
+	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Inspect)
 	defer cancel()
 	found, err := e.search(ctx, name)
 	if err != nil {

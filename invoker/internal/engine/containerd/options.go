@@ -4,9 +4,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"strings"
-	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/bridge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 // Namespace is the containerd namespace of action containers. A kubelet, Docker and ctr
@@ -67,16 +68,9 @@ type Options struct {
 	Steps func(step string, documents int) (ended func(err error))
 
 	ParallelCreates int // 0 or less means no limit
-	Timeouts        Timeouts
+	Timeouts        roster.Timeouts
 	LogWaits        logs.Waits
 	Logger          *slog.Logger // nil: silent
-}
-
-// Timeouts limits single operations. Zero means no limit.
-type Timeouts struct {
-	Create, Inspect, Pause, Unpause, Remove, List, Pull, Answer time.Duration
-	// Settle is how long OOMKilled waits for a container to end that seems to run on.
-	Settle time.Duration
 }
 
 // DefaultOptions are those of OpenWhisk's application.conf, with the hardening
@@ -90,14 +84,14 @@ func DefaultOptions() Options {
 		CapDrop: []string{"NET_RAW", "NET_ADMIN"}, PidsLimit: 1024,
 		CDIDirs:         []string{"/etc/cdi", "/var/run/cdi"},
 		ParallelCreates: 10,
-		Timeouts: Timeouts{
-			Create: time.Minute, Inspect: time.Minute,
-			Pause: 10 * time.Second, Unpause: 10 * time.Second,
-			Remove: time.Minute, List: time.Minute, Pull: 10 * time.Minute,
-			Answer: 10 * time.Second, Settle: 5 * time.Second,
-		},
-		LogWaits: logs.DefaultWaits(),
+		Timeouts:        roster.DefaultTimeouts(),
+		LogWaits:        logs.DefaultWaits(),
 	}
+}
+
+// bridge returns the settings of the containers' network.
+func (o Options) bridge() bridge.Options {
+	return bridge.Options{Name: o.Bridge, Subnets: o.Subnets, PluginDirs: o.PluginDirs, Dir: o.RunDir, Invoker: strings.TrimSuffix(o.Prefix, "_")}
 }
 
 // The usual places of the daemon's socket and of its registries' settings: containerd's

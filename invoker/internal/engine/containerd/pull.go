@@ -2,13 +2,13 @@ package containerd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 )
@@ -16,29 +16,13 @@ import (
 // progressEvery is how often the progress of a pull is logged.
 const progressEvery = 5 * time.Second
 
-// pull fetches an image. Callers that want the same image share one pull, which
-// goes on when one caller gives up.
+// pull fetches an image.
 func (e *Engine) pull(ctx context.Context, image string) error {
-	done := e.pulls.DoChan(image, func() (any, error) {
-		if !e.roster.Enter() {
-			return nil, errClosed
-		}
-		defer e.roster.Leave()
-		if err := e.pullNow(e.in(e.roster.Context()), image); err != nil {
-			return nil, fmt.Errorf("pull image %s: %w", image, err)
-		}
-		return nil, nil
-	})
-	select {
-	case result := <-done:
-		return result.Err
-	case <-ctx.Done():
-		return fmt.Errorf("pull image %s: %w", image, context.Cause(ctx))
-	}
+	return e.roster.Pull(ctx, image, func(ctx context.Context) error { return e.pullNow(e.in(ctx), image) })
 }
 
 func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Pull)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Pull)
 	defer cancel()
 	if e.options.Steps != nil {
 		ended := e.options.Steps("invoker_containerd.pull", 0)

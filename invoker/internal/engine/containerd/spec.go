@@ -87,7 +87,7 @@ func (e *Engine) ociSpec(b build) []oci.SpecOpts {
 	opts := []oci.SpecOpts{
 		oci.WithDefaultSpec(), oci.WithDefaultUnixDevices, oci.WithImageConfig(b.image),
 		oci.WithHostname(b.id[:12]), oci.WithoutMounts("/run"), oci.WithDevShmSize(h.ShmSize >> 10),
-		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: b.place.path}),
+		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: b.place.Path}),
 		oci.WithDroppedCapabilities(capabilities(h.CapDrop)), oci.WithAddedCapabilities(capabilities(h.CapAdd)),
 		oci.WithMounts(e.fileMounts(b.dir)), e.limits(b.spec), e.overrides(), e.environment(b.spec), e.gpu(b.spec.GPU), e.withInit(b.spec),
 	}
@@ -274,15 +274,15 @@ func (e *Engine) writeFiles(b build) error {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return fmt.Errorf("make the directory of a container (whisk.gpu.containerd.state-dir): %w", err)
 	}
-	hosts := "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" + b.place.addr + "\t" + b.id[:12] + "\n"
+	hosts := "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" + b.place.Address + "\t" + b.id[:12] + "\n"
 	for _, entry := range e.args.Host.ExtraHosts {
 		name, addr, _ := strings.Cut(entry, ":")
 		if addr == "host-gateway" {
-			addr = e.network.gateway().String()
+			addr = e.network.Gateway().String()
 		}
 		hosts += addr + "\t" + name + "\n"
 	}
-	for name, text := range map[string]string{"hosts": hosts, "hostname": b.id[:12] + "\n", "resolv.conf": e.resolver(), networkFile: b.place.path} {
+	for name, text := range map[string]string{"hosts": hosts, "hostname": b.id[:12] + "\n", "resolv.conf": e.resolver(), networkFile: b.place.Path} {
 		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write a file of a container (whisk.gpu.containerd.state-dir): %w", err)
 		}

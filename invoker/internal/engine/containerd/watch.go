@@ -10,51 +10,19 @@ import (
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
-// Bounds of the pause before the event stream is asked for again.
-const (
-	firstRetry = 50 * time.Millisecond
-	slowRetry  = 5 * time.Second
-)
+// greetingPause is the time between two greetings.
+const greetingPause = 50 * time.Millisecond
 
 // greeting is the topic of the event by which an engine finds out that it receives events.
 const greeting = "/gpuwhisk/greeting"
 
-// watch follows the daemon's events until the engine is closed.
-func (e *Engine) watch() {
-	base := e.in(e.roster.Context())
-	backoff, away := retry.Backoff{Min: firstRetry, Max: slowRetry}, false
-	for base.Err() == nil {
-		began := time.Now()
-		err := e.follow(base, func() {
-			if away {
-				e.log.Info("containerd is back")
-			}
-			away = false
-			e.blind.Store(false)
-			e.roster.Wake()
-		})
-		if base.Err() != nil {
-			return
-		}
-		e.blind.Store(true)
-		if !away {
-			e.log.Warn("lost the event stream of containerd", "error", err)
-		}
-		away = true
-		if time.Since(began) > slowRetry { // else it may break off again as soon
-			backoff.Reset()
-		}
-		backoff.Wait(base)
-	}
-}
-
 // follow reads one event stream to its end. When the stream has begun, it compares the
 // containers with the roster: the stream lacks the events from before its beginning.
 func (e *Engine) follow(ctx context.Context, up func()) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(e.in(ctx))
 	defer cancel()
 	messages, errs := e.api.Subscribe(ctx, `namespace==`+Namespace+`,topic~="^(/tasks/(exit|oom|delete)|/containers/delete|`+greeting+`)$"`)
 	if err := e.greet(ctx, messages, errs); err != nil {
@@ -80,9 +48,9 @@ func (e *Engine) follow(ctx context.Context, up func()) error {
 // greet sends events until an event comes back: the daemon does not tell when a stream
 // has begun.
 func (e *Engine) greet(ctx context.Context, messages <-chan *coreevents.Envelope, errs <-chan error) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Answer)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Answer)
 	defer cancel()
-	for again := time.NewTicker(firstRetry); ; {
+	for again := time.NewTicker(greetingPause); ; {
 		if err := e.api.EventService().Publish(ctx, greeting, &events.NamespaceUpdate{Name: Namespace}); err != nil {
 			return err
 		}
@@ -135,10 +103,6 @@ func (e *Engine) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range before {
-		if !alive(states[string(id)]) {
-			e.roster.RecordEnd(id)
-		}
-	}
+	e.roster.RecordEndsExcept(before, func(id container.ID) bool { return alive(states[string(id)]) })
 	return nil
 }

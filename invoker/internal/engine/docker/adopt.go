@@ -18,6 +18,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 // Labels of every container. By the first an operator finds what belongs to an
@@ -78,21 +79,11 @@ func (e *Engine) Leftovers(ctx context.Context, prefix string) ([]container.Left
 
 // Adopt adopts containers that another process has made. It returns an error for each
 // that Create would make in another way now, or that is gone. From now on the deaths of
-// adopted containers are reported, and what they print is read.
+// adopted containers are reported, and their output is read.
 func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []container.Spec) []error {
 	images := map[string]string{}
-	errs := make([]error, len(lefts))
-	for i, l := range lefts {
-		if errs[i] = e.fit(ctx, l, specs[i], images); errs[i] != nil {
-			continue
-		}
-		e.roster.Remember(l.ID)
-		e.roster.HandOut(l.ID)
-		if errs[i] = e.skipLog(ctx, l.ID); errs[i] != nil {
-			e.roster.Forget(l.ID)
-		}
-	}
-	// What ended since it was listed is reported as any other death.
+	errs := e.roster.Adopt(ctx, lefts, func(i int) error { return e.fit(ctx, lefts[i], specs[i], images) })
+	// A container that ended since the list is reported as any other death.
 	if err := e.reconcile(ctx); err != nil {
 		e.log.Warn("check containers that were adopted", "error", err)
 	}
@@ -123,22 +114,10 @@ func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.S
 	return nil
 }
 
-// skipLog sets a container's log to its end, behind what earlier activations printed.
-func (e *Engine) skipLog(ctx context.Context, id container.ID) error {
-	_, tail := e.roster.Tail(id)
-	if tail == nil {
-		return errClosed
-	}
-	if err := tail.Skip(ctx); err != nil {
-		return fmt.Errorf("find the end of its log: %w", err)
-	}
-	return nil
-}
-
 // search gives the containers whose names start with prefix. The daemon's name
 // filter is a pattern that may match in the middle, so it is checked again.
 func (e *Engine) search(ctx context.Context, prefix string) ([]api.Summary, error) {
-	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.List)
 	defer cancel()
 	result, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("name", "^/?"+regexp.QuoteMeta(prefix))})
 	if err != nil {

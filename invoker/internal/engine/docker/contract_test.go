@@ -15,14 +15,20 @@ import (
 )
 
 func TestRealContract(t *testing.T) {
-	host := realHost(t)
 	if why := unfiltered(""); why != "" {
 		t.Skip("this machine's kernel lets containers reach each other: " + why)
 	}
+	enginetest.Run(t, contractHost(t))
+}
+
+func BenchmarkRealLife(b *testing.B) { enginetest.Benchmark(b, contractHost(b)) }
+
+func contractHost(t testing.TB) enginetest.Host {
+	host := realHost(t)
 	proxy, err := image()
 	check.NoError(t, err)
 	images := 0
-	enginetest.Run(t, enginetest.Host{
+	return enginetest.Host{
 		Image: proxy,
 		Open: func(t testing.TB, s enginetest.Settings) enginetest.Engine {
 			o := DefaultOptions()
@@ -60,5 +66,5 @@ func TestRealContract(t *testing.T) {
 			_, err = api.ContainerRemove(t.Context(), string(id), client.ContainerRemoveOptions{Force: true})
 			check.NoError(t, err)
 		},
-	})
+	}
 }

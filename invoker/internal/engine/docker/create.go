@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	api "github.com/moby/moby/api/types/container"
@@ -15,15 +14,10 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
-const (
-	proxyPort = "8080" // where every action proxy listens (OpenWhisk, docs/actions-new.md)
-
-	// lateCreate is how long a create whose caller has given up may take
-	// to show what it made, so that it can be removed.
-	lateCreate = time.Minute
-)
+const proxyPort = "8080" // where every action proxy listens (OpenWhisk, docs/actions-new.md)
 
 // errNotInImage is a container whose program is missing in its image: what
 // `docker run` reports by exit code 127.
@@ -50,9 +44,10 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 			return container.Handle{}, pullFailed(spec.Image, pullErr)
 		}
 	}
-	handle, err := e.launchLimited(ctx, spec)
+	handle, err := e.creates.Launch(ctx, spec.Name, func(ctx context.Context) (container.Handle, error) { return e.launch(ctx, spec) })
 	switch {
 	case err == nil:
+		e.tryIsolation()
 		if pullErr != nil {
 			e.log.Warn("image cannot be pulled, this host's copy is used", "image", spec.Image, "error", pullErr)
 		}
@@ -72,7 +67,7 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 func (e *Engine) away(ctx context.Context, err error) error {
 	gone := client.IsErrConnectionFailed(err)
 	// The client takes a time limit of ours for a connection that failed.
-	if errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, roster.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
 		gone = e.Ping(ctx) != nil && ctx.Err() == nil
 	}
 	if !gone {
@@ -85,58 +80,12 @@ func pullFailed(image string, err error) error {
 	return container.PullFailed(image, errors.Is(err, registry.ErrNotAllowed), err)
 }
 
-// launchLimited waits for a slot of the parallel creates. The creation
-// itself goes on when the caller gives up, because what the daemon has begun
-// it finishes: only then is it known what is to be removed.
-func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	if err := e.creates.Acquire(ctx, 1); err != nil {
-		return container.Handle{}, fmt.Errorf("wait to create container %s: %w", spec.Name, err)
-	}
-	ctx, cancel := limited(ctx, e.options.Timeouts.Create)
-	defer cancel()
-	done := make(chan launched)
-	if !e.roster.Spawn(func() { e.launchFor(ctx, spec, done) }) {
-		e.creates.Release(1)
-		return container.Handle{}, errClosed
-	}
-	select {
-	case l := <-done:
-		if l.err != nil {
-			return l.handle, l.err
-		}
-		e.roster.HandOut(l.handle.ID)
-		e.tryIsolation()
-		return l.handle, nil
-	case <-ctx.Done():
-		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, context.Cause(ctx))
-	}
-}
-
-type launched struct {
-	handle container.Handle
-	err    error
-}
-
-// launchFor launches a container for the receiver of done, and removes it if the
-// receiver has given up.
-func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<- launched) {
-	defer e.creates.Release(1)
-	handle, err := e.launch(ctx, spec)
-	select {
-	case done <- launched{handle, err}:
-	case <-ctx.Done():
-		if handle.ID != "" {
-			e.discard(string(handle.ID))
-		}
-	}
-}
-
 // launch creates, starts and inspects a container, and leaves nothing behind
 // if that fails, except a container that ended at once, whose log is to be read. The context ends when the caller gives up. It is done
 // again if the image turns out to be another than it was known to be, if somebody
 // has removed the invoker's network, or if the daemon misses its init program.
 func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	work, cancel := e.outlive(ctx)
+	work, cancel := e.roster.Outlive(ctx)
 	defer cancel()
 	handle, err := e.launchOnce(ctx, work, spec)
 	if errors.Is(err, errChanged) {
@@ -166,7 +115,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	}
 	if err != nil {
 		if !rejected(err) {
-			e.discard(spec.Name) // it may have been made all the same
+			e.roster.Discard(spec.Name) // it may have been made all the same
 		}
 		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
@@ -200,7 +149,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 		e.roster.Forget(id)
 		handle = container.Handle{}
 	default:
-		e.discard(string(id))
+		e.roster.Discard(string(id))
 		handle = container.Handle{}
 	}
 	return handle, fmt.Errorf("start container %s: %w", spec.Name, err)
@@ -235,37 +184,17 @@ func (e *Engine) withdraw(ctx context.Context, id container.ID, reason error) er
 	return reason
 }
 
-// outlive gives a context that ends a while after the caller's does, or with
-// the engine.
-func (e *Engine) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	work, cancel := context.WithCancel(e.roster.Context())
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(lateCreate, cancel)
-		context.AfterFunc(work, func() { timer.Stop() })
-	})
-	return work, func() { stop(); cancel() }
-}
-
 // createImageToo creates a container and gives the environment that was asked
 // for it. Like `docker run`, it pulls an image that is not there.
 func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
 	id, env, err := e.createOnce(ctx, spec)
 	if !spec.Pull && cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such image") {
-		if pullErr := e.pullAside(ctx, spec.Image); pullErr != nil {
+		if pullErr := e.creates.Aside(ctx, func() error { return e.pull(ctx, spec.Image) }); pullErr != nil {
 			return "", nil, errors.Join(err, pullErr)
 		}
 		id, env, err = e.createOnce(ctx, spec)
 	}
 	return id, env, err
-}
-
-// pullAside pulls an image for a create, whose slot goes to others meanwhile. The
-// wait for another slot ends: none is kept for long.
-func (e *Engine) pullAside(ctx context.Context, image string) error {
-	e.creates.Release(1)
-	err := e.pull(ctx, image)
-	_ = e.creates.Acquire(context.WithoutCancel(ctx), 1) // fails with its context only
-	return err
 }
 
 func (e *Engine) createOnce(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
@@ -295,7 +224,7 @@ func (e *Engine) start(ctx, work context.Context, id container.ID) (api.InspectR
 	}
 	// While no deaths are reported a container may have ended whose address the daemon
 	// gives to this one, and an activation meant for the old one would run here.
-	if e.blind.Load() {
+	if e.roster.Blind() {
 		if err := e.reconcile(work); err != nil {
 			return api.InspectResponse{}, err
 		}
@@ -303,7 +232,7 @@ func (e *Engine) start(ctx, work context.Context, id container.ID) (api.InspectR
 	if _, err := e.api.ContainerStart(work, string(id), client.ContainerStartOptions{}); err != nil {
 		return api.InspectResponse{}, startError(err)
 	}
-	work, cancel := limited(work, e.options.Timeouts.Inspect)
+	work, cancel := roster.Limited(work, e.options.Timeouts.Inspect)
 	defer cancel()
 	result, err := e.api.ContainerInspect(work, string(id), client.ContainerInspectOptions{})
 	if err != nil {
@@ -373,16 +302,4 @@ func address(c api.InspectResponse, network string) (string, error) {
 		return "", fmt.Errorf("%w: %w", errEnded, err)
 	}
 	return "", err
-}
-
-// discard removes what a failed or abandoned create has made, by id or by
-// name, while the caller goes on. No later create may have the same name.
-func (e *Engine) discard(idOrName string) {
-	e.roster.Forget(container.ID(idOrName))
-	e.roster.Spawn(func() {
-		if err := e.removeOnce(e.roster.Context(), idOrName); err != nil && e.roster.Context().Err() == nil {
-			e.log.Warn("remove container of a failed create, will try again", "container", idOrName, "error", err)
-			e.roster.Sweep(idOrName)
-		}
-	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 const provisionText = "Failed to provision resources to run the action."
@@ -174,7 +175,7 @@ func TestTimedOutCreateLeavesNothing(t *testing.T) {
 			var failed *container.CreateError
 			check.That(check.Must(t), errors.As(err, &failed), "got %v", err)
 			check.Equal(check.Must(t), failed.Blame, container.BlameWhisk)
-			check.ErrorIs(check.Must(t), err, errTimeout)
+			check.ErrorIs(check.Must(t), err, roster.ErrTimeout)
 			close(slow)
 			until(t, "the late container is gone", func() bool {
 				return d.count("DELETE") > 0 && d.names() == ""
@@ -199,7 +200,7 @@ func queued() int {
 
 func TestParallelCreates(t *testing.T) {
 	for _, c := range []struct{ asked, processors, want int }{
-		{10, 2, 2}, {10, 1, 2}, {10, 4, 4}, {10, 64, 10}, {1, 4, 1}, {10, 0, 10}, {0, 2, maxCreates}, {-1, 2, maxCreates},
+		{10, 2, 2}, {10, 1, 2}, {10, 4, 4}, {10, 64, 10}, {1, 4, 1}, {10, 0, 10}, {0, 2, roster.NoLimit}, {-1, 2, roster.NoLimit},
 	} {
 		check.Equal(t, parallelCreates(c.asked, c.processors), c.want, "%d asked for on %d processors", c.asked, c.processors)
 	}

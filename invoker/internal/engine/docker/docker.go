@@ -9,18 +9,14 @@ package docker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/moby/moby/client"
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/netns"
@@ -44,17 +40,12 @@ type Engine struct {
 	// withoutInit is set when the daemon was found to miss its init program.
 	withoutInit atomic.Bool
 
-	creates *semaphore.Weighted // see parallelCreates
-	pulls   singleflight.Group
+	creates *roster.Launcher // see parallelCreates
 	roster  *roster.Roster
-	blind   atomic.Bool // deaths are not reported
 
 	mu     sync.Mutex
 	images map[string][]string // see steering
 }
-
-// maxCreates stands for "no limit" in the semaphore.
-const maxCreates = 1 << 30
 
 // parallelCreates is how many creates may be under way at once: as many as were asked
 // for, but no more than the daemon's host has processors. The start of a
@@ -65,7 +56,7 @@ const maxCreates = 1 << 30
 func parallelCreates(asked, processors int) int {
 	switch {
 	case asked <= 0:
-		return maxCreates
+		return roster.NoLimit
 	case processors <= 0: // the daemon does not report it
 		return asked
 	}
@@ -107,7 +98,7 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 		api: api, options: options, host: host, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		images: map[string][]string{}, dial: netns.Direct,
 	}
-	e.roster = roster.New(roster.Options{Log: e.log, OpenLog: e.logSource, Waits: options.LogWaits, Remove: e.removeOnce})
+	e.roster = roster.New(roster.Options{Daemon: "docker", Log: e.log, OpenLog: e.logSource, Waits: options.LogWaits, Remove: e.removeOnce})
 	return e
 }
 
@@ -115,7 +106,7 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 // is the one below the daemon's root, which an invoker outside of a container
 // can read.
 func (e *Engine) greet(ctx context.Context) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.List)
 	defer cancel()
 	result, err := e.api.Info(ctx, client.InfoOptions{})
 	if err != nil {
@@ -123,7 +114,7 @@ func (e *Engine) greet(ctx context.Context) error {
 	}
 	info := result.Info
 	e.options.ParallelCreates = parallelCreates(e.options.ParallelCreates, info.NCPU)
-	e.creates = semaphore.NewWeighted(int64(e.options.ParallelCreates))
+	e.creates = e.roster.NewLauncher(e.options.ParallelCreates, e.options.Timeouts.Create)
 	if root := info.DockerRootDir; root != "" {
 		e.options.LogDirs = append(slices.Clone(e.options.LogDirs), filepath.Join(root, "containers"))
 	}
@@ -154,7 +145,7 @@ func (e *Engine) learnDevices(s Survey) (err error) {
 
 // Ping reports whether the daemon answers.
 func (e *Engine) Ping(ctx context.Context) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Answer)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Answer)
 	defer cancel()
 	if _, err := e.api.Ping(ctx, client.PingOptions{}); err != nil {
 		return fmt.Errorf("ping docker: %w", err)
@@ -175,16 +166,3 @@ func (e *Engine) Close() error {
 
 // Died delivers the containers that ended or vanished without Remove.
 func (e *Engine) Died() <-chan container.ID { return e.roster.Died() }
-
-// limited is a context with a time limit; zero means none.
-func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if limit <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, limit, errTimeout)
-}
-
-var (
-	errTimeout = errors.New("docker did not answer in time")
-	errClosed  = errors.New("docker engine is closed")
-)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 // hang answers nothing until the other side goes.
@@ -29,7 +30,7 @@ func TestEventsThatNeverBegin(t *testing.T) {
 	}
 	e := d.engine(t, func(o *Options) { o.Timeouts.Answer = 200 * time.Millisecond })
 	h := created(t, e, 1)
-	until(t, "the engine receives events", func() bool { return !e.blind.Load() })
+	until(t, "the engine receives events", func() bool { return !e.roster.Blind() })
 	d.emit("die", string(h.ID))
 	check.Equal(t, check.Receive(t, e.Died()), h.ID)
 }
@@ -52,7 +53,7 @@ func TestEventsThatBreakOff(t *testing.T) {
 	}
 	began := time.Now()
 	d.engine(t, nil) // returns when it listens
-	check.AtLeast(t, time.Since(began), firstRetry*(1+2+4+8+16+32)/2, "asked %d times", asked.Load())
+	check.AtLeast(t, time.Since(began), roster.FirstRetry*(1+2+4+8+16+32)/2, "asked %d times", asked.Load())
 }
 
 // A daemon that takes every request and answers none is away, whatever it was asked
@@ -102,7 +103,7 @@ func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 		}
 		return false
 	}
-	until(t, "the engine is blind", e.blind.Load)
+	until(t, "the engine is blind", e.roster.Blind)
 	check.NoError(t, d.listen(d.addr))
 	made(t, e, 1)
 	check.That(t, check.Receive(t, known), "a container was started while one that ended was taken for alive")
@@ -171,9 +172,9 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 	until(t, "the first is gone", func() bool { return !strings.Contains(d.names(), "wsk00_0_") })
 
 	d.down()
-	until(t, "the engine is blind", e.blind.Load)
+	until(t, "the engine is blind", e.roster.Blind)
 	check.NoError(t, d.listen(d.addr))
-	until(t, "the engine receives events again although one cannot be removed", func() bool { return !e.blind.Load() })
+	until(t, "the engine receives events again although one cannot be removed", func() bool { return !e.roster.Blind() })
 	d.emit("die", "id-wsk00_2_guest_hello")
 	check.Equal(t, check.Receive(t, e.Died()), "id-wsk00_2_guest_hello")
 	back.Store(true)

@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,15 +11,11 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	api "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
-
-// parallelCleanUp is how many containers CleanUp removes at once; the daemon does
-// not get faster with more.
-const parallelCleanUp = 8
 
 // soon gives the pauses between two tries of what the daemon cannot do just now.
 func soon() retry.Backoff {
@@ -29,7 +24,7 @@ func soon() retry.Backoff {
 
 // Pause freezes a container. One that is frozen already is no error.
 func (e *Engine) Pause(ctx context.Context, id container.ID) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Pause)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Pause)
 	defer cancel()
 	err := retry.Do(ctx, soon(), func() error {
 		_, err := e.api.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
@@ -45,7 +40,7 @@ func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 
 // Resume thaws a container. One that runs is no error.
 func (e *Engine) Resume(ctx context.Context, id container.ID) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Unpause)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Unpause)
 	defer cancel()
 	_, err := e.api.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
 	return lifeError("resume", id, err, "is not paused")
@@ -53,7 +48,7 @@ func (e *Engine) Resume(ctx context.Context, id container.ID) error {
 
 // Resize lets a container use so many bytes of memory, and no swap beside them.
 func (e *Engine) Resize(ctx context.Context, id container.ID, bytes int64) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Unpause)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Unpause)
 	defer cancel()
 	_, err := e.api.ContainerUpdate(ctx, string(id), client.ContainerUpdateOptions{
 		Resources: &api.Resources{Memory: bytes, MemorySwap: bytes},
@@ -87,16 +82,11 @@ func noContainer(err error) bool {
 // Remove ends and deletes a container in any state. If that fails it is tried
 // again, and once more when a daemon that was away is back.
 func (e *Engine) Remove(ctx context.Context, id container.ID) error {
-	e.roster.Forget(id)
-	err := e.removeOnce(ctx, string(id))
-	if err != nil {
-		e.roster.Sweep(string(id))
-	}
-	return err
+	return e.roster.Remove(ctx, id)
 }
 
 func (e *Engine) removeOnce(ctx context.Context, idOrName string) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Remove)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Remove)
 	defer cancel()
 	err := retry.Do(ctx, soon(), func() error {
 		_, err := e.api.ContainerRemove(ctx, idOrName, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
@@ -121,17 +111,11 @@ func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
 	if err != nil {
 		return err
 	}
-	errs := make([]error, len(found))
-	var group errgroup.Group
-	group.SetLimit(parallelCleanUp)
+	ids := make([]container.ID, len(found))
 	for i, c := range found {
-		group.Go(func() error {
-			errs[i] = e.Remove(ctx, container.ID(c.ID))
-			return nil
-		})
+		ids[i] = container.ID(c.ID)
 	}
-	_ = group.Wait()
-	return errors.Join(errs...)
+	return e.roster.RemoveAll(ctx, ids)
 }
 
 // OOMKilled reports whether the kernel ended the container, or a process in it,
@@ -171,7 +155,7 @@ const endedByKill = 128 + 9
 // inspectOOM asks the daemon, and returns also whether the container was ended by
 // SIGKILL. An unreadable state is no, as in OpenWhisk.
 func (e *Engine) inspectOOM(ctx context.Context, id container.ID) (killed, bySignal bool) {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Inspect)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Inspect)
 	defer cancel()
 	result, err := e.api.ContainerInspect(ctx, string(id), client.ContainerInspectOptions{})
 	if err != nil || result.Container.State == nil {
@@ -186,7 +170,7 @@ func (e *Engine) inspectOOM(ctx context.Context, id container.ID) (killed, bySig
 // cannot report that. A process on that host sees both in /proc; this is for an
 // invoker in a container there.
 func (e *Engine) Processes(ctx context.Context, name string) (pids []int, space uint64, err error) {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Inspect)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Inspect)
 	defer cancel()
 	top, err := e.api.ContainerTop(ctx, name, client.ContainerTopOptions{Arguments: []string{"-eo", "pid,pidns"}})
 	if err != nil { // some ps know no name spaces

@@ -17,6 +17,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/netns"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 const (
@@ -203,7 +204,7 @@ func removeNetwork(ctx context.Context, daemon *client.Client) error {
 // openNetwork makes the network of the options ready and finds the way to its
 // containers.
 func (e *Engine) openNetwork(ctx context.Context) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.List)
 	defer cancel()
 	if e.options.Network != OwnNetwork {
 		return e.judgeNetwork(ctx)

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"time"
 
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 // Options are how containers are made and how long the daemon may take.
@@ -67,7 +67,7 @@ type Options struct {
 	// first come first served; never more than the daemon's host has
 	// processors, or two. 0 or less means no limit.
 	ParallelCreates int
-	Timeouts        Timeouts
+	Timeouts        roster.Timeouts
 
 	// LogDirs are where the daemon's container directories may be
 	// found, tried in order, and after them the one below the daemon's own
@@ -76,23 +76,6 @@ type Options struct {
 	LogWaits logs.Waits
 
 	Logger *slog.Logger // nil: silent
-}
-
-// Timeouts limits single operations. Zero means no limit.
-type Timeouts struct {
-	Create  time.Duration // create and start
-	Inspect time.Duration
-	Pause   time.Duration
-	Unpause time.Duration
-	Remove  time.Duration
-	List    time.Duration
-	Pull    time.Duration
-	Answer  time.Duration // the begin of an answer, where there is nothing to do for it
-	// Settle is how long OOMKilled waits for a container to end, if it seems
-	// to run on. The daemon notices the end some ten milliseconds late, on two
-	// cores with sixty busy processes more than a second. Only a container that
-	// breaks a connection and runs on takes all of it.
-	Settle time.Duration
 }
 
 // DefaultOptions are those of OpenWhisk's application.conf, with the hardening
@@ -105,13 +88,8 @@ func DefaultOptions() Options {
 		PidsLimit:       1024,
 		LogDriver:       "json-file",
 		ParallelCreates: 10,
-		Timeouts: Timeouts{
-			Create: time.Minute, Inspect: time.Minute,
-			Pause: 10 * time.Second, Unpause: 10 * time.Second,
-			Remove: time.Minute, List: time.Minute, Pull: 10 * time.Minute,
-			Answer: 10 * time.Second, Settle: 5 * time.Second,
-		},
-		LogWaits: logs.DefaultWaits(),
+		Timeouts:        roster.DefaultTimeouts(),
+		LogWaits:        logs.DefaultWaits(),
 	}
 }
 

@@ -4,32 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 	"github.com/moby/moby/api/pkg/authconfig"
 	registrytypes "github.com/moby/moby/api/types/registry"
 	"github.com/moby/moby/client"
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
-// pull fetches an image. Callers that want the same one share one pull; it goes
-// on when one of them gives up.
+// pull fetches an image.
 func (e *Engine) pull(ctx context.Context, image string) error {
-	done := e.pulls.DoChan(image, func() (any, error) {
-		if !e.roster.Enter() {
-			return nil, errClosed
-		}
-		defer e.roster.Leave()
-		return nil, e.pullNow(e.roster.Context(), image)
-	})
-	select {
-	case result := <-done:
-		return result.Err
-	case <-ctx.Done():
-		return fmt.Errorf("pull image %s: %w", image, context.Cause(ctx))
-	}
+	return e.roster.Pull(ctx, image, func(ctx context.Context) error { return e.pullNow(ctx, image) })
 }
 
 func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
-	ctx, cancel := limited(ctx, e.options.Timeouts.Pull)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Pull)
 	defer cancel()
 	if e.options.Steps != nil {
 		ended := e.options.Steps("invoker_docker.pull", 0)
@@ -38,14 +26,14 @@ func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
 	e.log.Info("pull image", "image", image)
 	login, err := e.login(ctx, image)
 	if err != nil {
-		return fmt.Errorf("pull image %s: %w", image, err)
+		return err
 	}
 	progress, err := e.api.ImagePull(ctx, image, client.ImagePullOptions{RegistryAuth: login})
 	if err != nil {
-		return fmt.Errorf("pull image %s: %w", image, err)
+		return err
 	}
 	if err := progress.Wait(ctx); err != nil {
-		return fmt.Errorf("pull image %s: %w", image, err)
+		return err
 	}
 	e.forgetImage(image) // the name may mean another one now
 	return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 // TestPullTolerated: a tagged user image whose pull fails runs from the host's copy, and one
@@ -147,7 +148,7 @@ func TestLoginHelperThatHangs(t *testing.T) {
 	spec := fakeSpec(1)
 	spec.Pull, spec.Image = true, "hello"
 	_, err := e.Create(t.Context(), spec)
-	check.ErrorIs(t, err, errTimeout)
+	check.ErrorIs(t, err, roster.ErrTimeout)
 }
 
 // An image of another registry than those allowed is refused with words that

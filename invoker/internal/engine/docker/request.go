@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/runargs"
 )
 
@@ -154,7 +155,7 @@ func (e *Engine) steering(ctx context.Context, image string) ([]string, error) {
 	if known {
 		return names, nil
 	}
-	ctx, cancel := limited(ctx, e.options.Timeouts.Inspect)
+	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Inspect)
 	defer cancel()
 	result, err := e.api.ImageInspect(ctx, image)
 	if cerrdefs.IsNotFound(err) {

@@ -9,55 +9,24 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
-)
-
-// The pause before the event stream is asked for again grows from the first to
-// the second. The first is short: a daemon that restarts is back soon, and
-// until then no death is noticed.
-const (
-	firstRetry = 50 * time.Millisecond
-	slowRetry  = 5 * time.Second
 )
 
 var errUnresponsive = errors.New("docker accepts the connection and does not answer")
 
 // watch follows the daemon's events until the engine is closed.
 func (e *Engine) watch() {
-	backoff, away := retry.Backoff{Min: firstRetry, Max: slowRetry}, false
-	for e.roster.Context().Err() == nil {
-		began := time.Now()
-		err := e.follow(func() {
-			if away {
-				e.log.Info("docker is back")
-			}
-			away = false
-			e.blind.Store(false)
-			e.roster.Wake()
-		})
-		if e.roster.Context().Err() != nil {
-			return
-		}
-		// The next request is not to find a connection of a daemon that went.
-		if err := e.api.Close(); err != nil { // those that idle
+	e.roster.Watch(e.follow, func() {
+		// The next request must not find a connection of a daemon that went.
+		if err := e.api.Close(); err != nil { // the idle connections
 			e.log.Debug("close connections to docker", "error", err)
 		}
-		e.blind.Store(true)
-		if !away {
-			e.log.Warn("lost the event stream of docker", "error", err)
-		}
-		away = true
-		if time.Since(began) > slowRetry { // else it may break off again as soon
-			backoff.Reset()
-		}
-		backoff.Wait(e.roster.Context())
-	}
+	})
 }
 
 // follow reads one event stream to its end. First it compares the containers
 // with what is known: what happened before the stream began is not in it.
-func (e *Engine) follow(up func()) error {
-	ctx, cancel := context.WithCancel(e.roster.Context())
+func (e *Engine) follow(ctx context.Context, up func()) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	filters := client.Filters{}.
 		Add("type", string(events.ContainerEventType)).
@@ -123,10 +92,6 @@ func (e *Engine) reconcile(ctx context.Context) error {
 	for _, c := range found {
 		running[container.ID(c.ID)] = alive(c)
 	}
-	for _, id := range before {
-		if !running[id] {
-			e.roster.RecordEnd(id)
-		}
-	}
+	e.roster.RecordEndsExcept(before, func(id container.ID) bool { return running[id] })
 	return nil
 }

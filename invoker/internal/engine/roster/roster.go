@@ -1,6 +1,7 @@
 // Package roster lists the containers of an engine. For each container it records the
-// end, the report of that end, and the position in its log. It also repeats failed
-// removals. The engines of Docker and of containerd share it.
+// end, the report of that end, and the position in its log. It limits parallel creates,
+// shares pulls, repeats failed removals, and follows the daemon's events again and again.
+// The engines of Docker and of containerd share it.
 //
 // A Roster owns the goroutines that Spawn starts, and Close waits until each has ended.
 package roster
@@ -11,7 +12,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
@@ -23,7 +27,8 @@ const maxDeaths = 4096
 
 // Options connect a roster with its engine.
 type Options struct {
-	Log *slog.Logger
+	Daemon string // its name in the log
+	Log    *slog.Logger
 	// OpenLog opens the log of a container at its beginning.
 	OpenLog func(id container.ID) logs.Source
 	Waits   logs.Waits
@@ -36,6 +41,9 @@ type Roster struct {
 	options Options
 	died    chan container.ID
 	sweeper *sweeper
+
+	pulls singleflight.Group
+	blind atomic.Bool // see Blind
 
 	base   context.Context // ends with Close
 	cancel context.CancelFunc

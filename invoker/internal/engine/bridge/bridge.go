@@ -1,4 +1,10 @@
-package containerd
+// Package bridge connects action containers to a bridge of the host, in network namespaces
+// of their own, by the CNI plugins. The ports of the bridge are isolated from each other.
+// Namespaces are prepared ahead, so that a start does not wait for them.
+//
+// The caller runs Fill in as many goroutines as it wants, and calls Close when these have
+// ended.
+package bridge
 
 import (
 	"context"
@@ -26,39 +32,47 @@ const (
 	// prepared is how many network namespaces are ready ahead of the next creates. One
 	// takes some 50 ms to make, which is as long as all the rest of a start.
 	prepared = 4
-	fillers  = 2
 
 	releaseTime = 30 * time.Second
 )
 
-// network is the bridge of action containers, and the network namespaces that are ready
+// Options describe a bridge. The invokers of a host share it.
+type Options struct {
+	Name       string   // of the interface, at most 15 bytes
+	Subnets    []string // the first that is unused here becomes the bridge's
+	PluginDirs []string // of the CNI plugins
+	Dir        string   // of the network namespaces and the addresses in use
+	Invoker    string   // the directory of this invoker's namespaces below Dir
+}
+
+// Network is the bridge of action containers, and the network namespaces that are ready
 // for the next containers.
-type network struct {
+type Network struct {
 	plugins gocni.CNI
 	bridge  string
 	dir     string // of this invoker's namespaces
 	subnet  netip.Prefix
 	log     *slog.Logger
 
-	ready  chan place
+	ready  chan Place
 	failed chan error // to a create that waits
 }
 
-// place is a network namespace with an address on the bridge.
-type place struct {
-	path string // of the namespace
-	addr string
+// Place is a network namespace with an address on the bridge.
+type Place struct {
+	Path    string // of the namespace
+	Address string
 }
 
 // id is how the plugins know the place.
-func (p place) id() string { return filepath.Base(p.path) }
+func (p Place) id() string { return filepath.Base(p.Path) }
 
-// gateway is the bridge's own address: the first of the subnet.
-func (n *network) gateway() netip.Addr { return n.subnet.Masked().Addr().Next() }
+// Gateway returns the bridge's own address: the first of the subnet.
+func (n *Network) Gateway() netip.Addr { return n.subnet.Masked().Addr().Next() }
 
-// openNetwork finds the subnet of the bridge and sets the host's packet filter. The bridge
+// Open finds the subnet of the bridge and sets the host's packet filter. The bridge
 // is made with the first namespace.
-func openNetwork(o Options, log *slog.Logger) (*network, error) {
+func Open(o Options, log *slog.Logger) (*Network, error) {
 	n, err := newNetwork(o, log)
 	if err != nil {
 		return nil, err
@@ -71,20 +85,20 @@ func openNetwork(o Options, log *slog.Logger) (*network, error) {
 }
 
 // newNetwork returns a network of which nothing is made yet.
-func newNetwork(o Options, log *slog.Logger) (n *network, err error) {
-	n = &network{
-		bridge: o.Bridge, log: log, ready: make(chan place, prepared), failed: make(chan error),
-		dir: filepath.Join(o.RunDir, "netns", strings.TrimSuffix(o.Prefix, "_")),
+func newNetwork(o Options, log *slog.Logger) (n *Network, err error) {
+	n = &Network{
+		bridge: o.Name, log: log, ready: make(chan Place, prepared), failed: make(chan error),
+		dir: filepath.Join(o.Dir, "netns", o.Invoker),
 	}
-	if n.subnet, err = freeSubnet(o.Bridge, o.Subnets); err != nil {
+	if n.subnet, err = freeSubnet(o.Name, o.Subnets); err != nil {
 		return nil, err
 	}
 	config, err := json.Marshal(map[string]any{
-		"cniVersion": "0.4.0", "name": o.Bridge,
+		"cniVersion": "0.4.0", "name": o.Name,
 		"plugins": []any{map[string]any{
-			"type": "bridge", "bridge": o.Bridge, "isGateway": true,
+			"type": "bridge", "bridge": o.Name, "isGateway": true,
 			"ipam": map[string]any{
-				"type": "host-local", "dataDir": filepath.Join(o.RunDir, "addresses"),
+				"type": "host-local", "dataDir": filepath.Join(o.Dir, "addresses"),
 				"ranges": []any{[]any{map[string]any{"subnet": n.subnet.String()}}},
 				"routes": []any{map[string]any{"dst": "0.0.0.0/0"}},
 			},
@@ -100,6 +114,9 @@ func newNetwork(o Options, log *slog.Logger) (n *network, err error) {
 	}
 	return n, nil
 }
+
+// Subnet returns the addresses of the bridge.
+func (n *Network) Subnet() netip.Prefix { return n.subnet }
 
 // freeSubnet returns the subnet of the bridge, or the first one that no interface and no
 // route of this host uses.
@@ -137,7 +154,7 @@ func freeSubnet(bridge string, wanted []string) (netip.Prefix, error) {
 
 // rules let containers out to the world, whatever the host forwards otherwise, and never
 // to each other through the host. The ports of the bridge are isolated beside the rules.
-func (n *network) rules() [][]string {
+func (n *Network) rules() [][]string {
 	subnet := n.subnet.String()
 	return [][]string{
 		{"nat", "POSTROUTING", "-s", subnet, "!", "-o", n.bridge, "-j", "MASQUERADE"},
@@ -148,7 +165,7 @@ func (n *network) rules() [][]string {
 }
 
 // filter sets the rules that are not set yet.
-func (n *network) filter() {
+func (n *Network) filter() {
 	for _, rule := range n.rules() {
 		if iptables(rule[0], "-C", rule[1:]) == nil {
 			continue
@@ -167,8 +184,8 @@ func iptables(table, verb string, rule []string) error {
 	return nil
 }
 
-// fill prepares namespaces until ctx ends.
-func (n *network) fill(ctx context.Context) {
+// Fill prepares namespaces until ctx ends.
+func (n *Network) Fill(ctx context.Context) {
 	backoff := retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}
 	for ctx.Err() == nil {
 		p, err := n.prepare(ctx)
@@ -187,56 +204,56 @@ func (n *network) fill(ctx context.Context) {
 		select {
 		case n.ready <- p:
 		case <-ctx.Done():
-			if err := n.release(p); err != nil {
+			if err := n.Release(p); err != nil {
 				n.log.Warn("release the network of a container", "error", err)
 			}
 		}
 	}
 }
 
-// take returns a namespace that is ready.
-func (n *network) take(ctx context.Context) (place, error) {
+// Take returns a namespace that is ready.
+func (n *Network) Take(ctx context.Context) (Place, error) {
 	select {
 	case p := <-n.ready:
 		return p, nil
 	case err := <-n.failed:
-		return place{}, err
+		return Place{}, err
 	case <-ctx.Done():
-		return place{}, context.Cause(ctx)
+		return Place{}, context.Cause(ctx)
 	}
 }
 
 // prepare makes a namespace and connects it to the bridge by a port that reaches the host
 // and no other port.
-func (n *network) prepare(ctx context.Context) (place, error) {
+func (n *Network) prepare(ctx context.Context) (Place, error) {
 	ns, err := nsfiles.NewNetNS(n.dir)
 	if err != nil {
-		return place{}, fmt.Errorf("make a network namespace: %w", err)
+		return Place{}, fmt.Errorf("make a network namespace: %w", err)
 	}
-	p := place{path: ns.GetPath()}
-	result, err := n.plugins.Setup(context.WithoutCancel(ctx), p.id(), p.path)
+	p := Place{Path: ns.GetPath()}
+	result, err := n.plugins.Setup(context.WithoutCancel(ctx), p.id(), p.Path)
 	if err != nil {
 		err = fmt.Errorf("connect a network namespace to %s by the CNI plugins: %w", n.bridge, err)
-		return place{}, errors.Join(err, n.release(p))
+		return Place{}, errors.Join(err, n.Release(p))
 	}
 	for _, raw := range result.Raw() {
 		for _, given := range raw.IPs {
 			if !given.Address.IP.IsLoopback() {
-				p.addr = given.Address.IP.String()
+				p.Address = given.Address.IP.String()
 			}
 		}
 	}
-	if p.addr == "" {
-		return place{}, errors.Join(fmt.Errorf("the CNI plugins gave no address to a port of %s", n.bridge), n.release(p))
+	if p.Address == "" {
+		return Place{}, errors.Join(fmt.Errorf("the CNI plugins gave no address to a port of %s", n.bridge), n.Release(p))
 	}
 	if err := n.isolate(result); err != nil {
-		return place{}, errors.Join(err, n.release(p))
+		return Place{}, errors.Join(err, n.Release(p))
 	}
 	return p, nil
 }
 
 // isolate keeps the new port of the bridge from the other ports.
-func (n *network) isolate(result *gocni.Result) error {
+func (n *Network) isolate(result *gocni.Result) error {
 	for _, raw := range result.Raw() {
 		for _, i := range raw.Interfaces {
 			if i.Sandbox != "" || i.Name == n.bridge {
@@ -254,18 +271,18 @@ func (n *network) isolate(result *gocni.Result) error {
 	return nil
 }
 
-// release gives the address of a namespace back and removes the namespace.
-func (n *network) release(p place) error {
+// Release gives the address of a namespace back and removes the namespace.
+func (n *Network) Release(p Place) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
-	if err := n.plugins.Remove(ctx, p.id(), p.path); err != nil {
-		return fmt.Errorf("disconnect network namespace %s: %w", p.path, err)
+	if err := n.plugins.Remove(ctx, p.id(), p.Path); err != nil {
+		return fmt.Errorf("disconnect network namespace %s: %w", p.Path, err)
 	}
-	return nsfiles.LoadNetNS(p.path).Remove()
+	return nsfiles.LoadNetNS(p.Path).Remove()
 }
 
-// releaseExcept releases the namespaces of this invoker that no container uses.
-func (n *network) releaseExcept(used map[string]bool) error {
+// ReleaseExcept releases the namespaces of this invoker that no container uses.
+func (n *Network) ReleaseExcept(used map[string]bool) error {
 	entries, err := os.ReadDir(n.dir)
 	if err != nil {
 		return fmt.Errorf("list network namespaces: %w", err)
@@ -273,49 +290,58 @@ func (n *network) releaseExcept(used map[string]bool) error {
 	var errs []error
 	for _, entry := range entries {
 		if path := filepath.Join(n.dir, entry.Name()); !used[path] {
-			errs = append(errs, n.release(place{path: path}))
+			errs = append(errs, n.Release(Place{Path: path}))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// cleanNetwork releases the namespaces of the invoker of a prefix, which does not run. An
-// empty prefix means all invokers; the bridge and its rules are removed, too.
-func cleanNetwork(o Options, prefix string) error {
-	o.Prefix = prefix
+// Clean releases the namespaces of an invoker that does not run.
+func Clean(o Options) error {
 	n, err := newNetwork(o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	dirs, _ := filepath.Glob(filepath.Join(n.dir, "*")) // the only error is a malformed pattern
-	if prefix != "" {
-		dirs = []string{n.dir}
+	return n.clean()
+}
+
+// clean releases all namespaces, and removes their directory.
+func (n *Network) clean() error {
+	err := n.ReleaseExcept(nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, os.Remove(n.dir))
+}
+
+// Remove removes the bridge, its rules, and the namespaces of all invokers, whose containers
+// must be gone.
+func Remove(o Options) error {
+	n, err := newNetwork(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
 	}
 	var errs []error
-	for _, dir := range dirs {
-		n.dir = dir
-		if err := n.releaseExcept(nil); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err, os.Remove(dir))
-		}
+	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(n.dir), "*")) // the only error is a malformed pattern
+	for _, n.dir = range dirs {
+		errs = append(errs, n.clean())
 	}
-	if prefix == "" {
-		for _, rule := range n.rules() {
-			_ = iptables(rule[0], "-D", rule[1:]) // it may not be set
-		}
-		if link, err := netlink.LinkByName(n.bridge); err == nil {
-			errs = append(errs, netlink.LinkDel(link))
-		}
+	for _, rule := range n.rules() {
+		_ = iptables(rule[0], "-D", rule[1:]) // it may not be set
+	}
+	if link, err := netlink.LinkByName(n.bridge); err == nil {
+		errs = append(errs, netlink.LinkDel(link))
 	}
 	return errors.Join(errs...)
 }
 
-// close releases the namespaces that are ready. Nothing fills or takes them any more.
-func (n *network) close() error {
+// Close releases the namespaces that are ready. Nothing fills or takes them any more.
+func (n *Network) Close() error {
 	var errs []error
 	for {
 		select {
 		case p := <-n.ready:
-			errs = append(errs, n.release(p))
+			errs = append(errs, n.Release(p))
 		default:
 			return errors.Join(errs...)
 		}
