@@ -48,7 +48,6 @@ var riddled = []string{
 	"gpu/shimctl",
 	"gpu/shimctl/shimtest",
 	"invoker",
-	"invoker/internal/engine/docker",
 	"invoker/internal/engine/simulated",
 	"invoker/lib/wal",
 	"sched",

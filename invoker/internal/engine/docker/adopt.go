@@ -21,8 +21,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
-// Labels of every container. By the first an operator finds what belongs to an
-// invoker; the others are read by the process that comes after this one.
+// Labels of every container. By the first an operator finds the containers of an
+// invoker; the next process of the invoker reads the others.
 const (
 	LabelInvoker = "org.gpuwhisk.invoker" // the head of its containers' names, such as wsk00
 	labelMemory  = "org.gpuwhisk.memory"  // MiB

@@ -19,8 +19,8 @@ import (
 
 const proxyPort = "8080" // where every action proxy listens (OpenWhisk, docs/actions-new.md)
 
-// errNotInImage is a container whose program is missing in its image: what
-// `docker run` reports by exit code 127.
+// errNotInImage is the error of a container whose program is missing in its image.
+// `docker run` reports it by exit code 127.
 var errNotInImage = errors.New("executable file not found")
 
 // errEnded is a container whose program ended before it had an address.
@@ -62,8 +62,8 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	return container.Handle{}, container.NotProvisioned(e.away(ctx, err))
 }
 
-// away wraps an error of a daemon that is not there in container.ErrAway: one that could
-// not be reached, or that did not answer in time and does not answer a ping.
+// away wraps the error of a daemon that is away in container.ErrAway: the daemon could not
+// be reached, or did not answer in time and does not answer a ping.
 func (e *Engine) away(ctx context.Context, err error) error {
 	gone := client.IsErrConnectionFailed(err)
 	// The client takes a time limit of ours for a connection that failed.
@@ -80,10 +80,10 @@ func pullFailed(image string, err error) error {
 	return container.PullFailed(image, errors.Is(err, registry.ErrNotAllowed), err)
 }
 
-// launch creates, starts and inspects a container, and leaves nothing behind
-// if that fails, except a container that ended at once, whose log is to be read. The context ends when the caller gives up. It is done
-// again if the image turns out to be another than it was known to be, if somebody
-// has removed the invoker's network, or if the daemon misses its init program.
+// launch creates, starts and inspects a container. If it fails it leaves nothing behind,
+// except a container that ended at once, whose log the caller may read. ctx ends when the
+// caller gives up. launch tries again if the image has changed, if somebody has removed the
+// invoker's network, or if the daemon misses its init program.
 func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	work, cancel := e.roster.Outlive(ctx)
 	defer cancel()
@@ -184,8 +184,8 @@ func (e *Engine) withdraw(ctx context.Context, id container.ID, reason error) er
 	return reason
 }
 
-// createImageToo creates a container and gives the environment that was asked
-// for it. Like `docker run`, it pulls an image that is not there.
+// createImageToo creates a container and returns the requested environment. Like
+// `docker run`, it pulls a missing image.
 func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
 	id, env, err := e.createOnce(ctx, spec)
 	if !spec.Pull && cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such image") {

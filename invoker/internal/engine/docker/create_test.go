@@ -158,8 +158,8 @@ func pullError(w http.ResponseWriter, _ string) bool {
 	return true
 }
 
-// A create that runs into its time limit answers in time; what the daemon has
-// made by then or makes later is removed.
+// A create that runs into its time limit returns in time. The container is removed, also if
+// the daemon makes it later.
 func TestTimedOutCreateLeavesNothing(t *testing.T) {
 	for _, phase := range []string{"create", "start"} {
 		t.Run(phase, func(t *testing.T) {

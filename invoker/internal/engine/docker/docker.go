@@ -1,9 +1,9 @@
-// Package docker runs action containers on a Docker Engine: it creates, pauses
-// and removes them, reads their logs, and reports which of them died. It holds
-// no policy: which container is wanted, and when, the caller decides.
+// Package docker runs action containers on a Docker Engine: it creates, pauses and removes
+// containers, reads their logs, and reports their deaths. It holds no policy: the caller
+// decides which containers exist.
 //
-// An Engine owns one goroutine that follows the daemon's events, and one for each
-// create, pull or late removal under way; Close waits for all of them.
+// An Engine owns one goroutine that follows the daemon's events, and one for each create,
+// pull or late removal under way. Close waits until each goroutine has ended.
 package docker
 
 import (
@@ -102,9 +102,8 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 	return e
 }
 
-// greet asks the daemon what it is. The last directory where logs are searched
-// is the one below the daemon's root, which an invoker outside of a container
-// can read.
+// greet asks the daemon for its version and settings. Logs are searched last in the
+// directory below the daemon's root, which an invoker outside of a container can read.
 func (e *Engine) greet(ctx context.Context) error {
 	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.List)
 	defer cancel()
@@ -127,8 +126,8 @@ func (e *Engine) greet(ctx context.Context) error {
 	return nil
 }
 
-// learnDevices finds out how containers get a GPU and what is mounted for it,
-// and whether the others must be kept from one.
+// learnDevices finds out how containers get a GPU with its mounts, and whether containers
+// of CPU actions must be kept from seeing GPUs.
 func (e *Engine) learnDevices(s Survey) (err error) {
 	own := e.host.host.Runtime
 	e.host.devices, err = s.Devices(e.options.Devices, own, e.options.Files)
@@ -153,7 +152,8 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what is under way and waits for it. Containers stay as they are.
+// Close cancels the operations under way and waits for their end. Containers stay as they
+// are.
 func (e *Engine) Close() error {
 	if !e.roster.Close() {
 		return nil

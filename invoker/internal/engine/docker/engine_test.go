@@ -53,8 +53,8 @@ func TestDeathDuringCreate(t *testing.T) {
 	check.Equal(t, check.Receive(t, e.Died()), h.ID)
 }
 
-// After a restart the daemon is asked what still runs, and what could not be
-// removed while it was away is removed.
+// After a restart of the daemon the engine lists the containers that still run, and removes
+// those whose removal had failed.
 func TestDaemonRestart(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)

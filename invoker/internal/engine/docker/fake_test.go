@@ -162,8 +162,8 @@ func (d *daemon) create(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"Id":"id-%s"}`, name)
 }
 
-// merged is the environment of a container as the daemon makes it: what was
-// asked for, and of the image's what was not named.
+// merged is the environment of a container as the daemon makes it: the requested variables,
+// and the image's other variables.
 func (d *daemon) merged(body api.CreateRequest) []string {
 	env := slices.Clone(body.Env)
 	for _, entry := range d.images[body.Image] {
@@ -362,7 +362,7 @@ func until(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// created is a container of that specification.
+// created creates a container of the n-th specification.
 func created(t testing.TB, e *Engine, n int) container.Handle {
 	t.Helper()
 	h, err := e.Create(t.Context(), fakeSpec(n))

@@ -48,10 +48,10 @@ type Assignment struct {
 	Name string // what the device is called there
 }
 
-// Devices finds out what the daemon can do. want is one of the Devices
-// constants, empty for DevicesAuto; runtime is the one that all containers are
-// started by, empty for the daemon's default. files is the host's file system
-// from its root, in which the specifications lie; nil is this process's own.
+// Devices finds out how the daemon can give devices to containers. want is one of the
+// Devices constants, empty for DevicesAuto. runtime starts all containers, empty for the
+// daemon's default. files is the host's file system from its root, with the CDI
+// specifications; nil means this process's own.
 func (s Survey) Devices(want, runtime string, files fs.FS) (*Devices, error) {
 	want = cmp.Or(want, DevicesAuto)
 	if !slices.Contains([]string{DevicesAuto, DevicesCDI, DevicesRuntime, DevicesRequest}, want) {
@@ -91,13 +91,13 @@ func (d *Devices) Assign(device string) (Assignment, error) {
 	return Assignment{DevicesRequest, plain}, nil
 }
 
-// cannot is the error for a way that was asked for and is not there. It names what
-// is there instead.
+// cannot returns the error for a configured way that the daemon lacks. It lists the ways
+// that the daemon has.
 func (d *Devices) cannot(device, why string) error {
 	return fmt.Errorf("give GPU %s to containers by %s: %s; %s", device, d.want, why, d.Found())
 }
 
-// Found describes what the daemon has for GPUs.
+// Found describes the daemon's ways to give GPUs to containers.
 func (d *Devices) Found() string {
 	s := d.survey
 	text := "Docker " + s.Version + " has the runtimes " + strings.Join(s.Runtimes, ", ")
@@ -154,9 +154,9 @@ func (e *Engine) CheckDevices(devices ...string) error {
 	return nil
 }
 
-// What becomes of GPU containers where the daemon's host has SELinux. A file of
-// the host has a label that confined containers may not read, so what is
-// mounted must get one that they may, or they must not be confined.
+// The treatment of GPU containers on a host with SELinux. Confined containers may not read
+// a file with the host's own label. Either the mounted files get another label, or the
+// containers are not confined.
 const (
 	SELinuxAuto    = "auto"    // relabel where the daemon reports that it uses SELinux
 	SELinuxRelabel = "relabel" // have the daemon label what is mounted
@@ -181,9 +181,9 @@ func (s Survey) selinux(want string) (string, error) {
 	return SELinuxOff, nil
 }
 
-// mount has a container get what it needs of the host: files that it reads, and
-// directories that it shares. All is private: what is mounted on the host later,
-// below the same path, does not appear in it.
+// mount mounts files of the host that a container reads, and directories that it shares.
+// The mounts are private: a later mount of the host below the same path does not appear in
+// the container.
 func (p hostPart) mount(host *api.HostConfig, g *container.GPU) error {
 	if p.selinux != SELinuxRelabel {
 		host.Mounts = append(slices.Clone(host.Mounts), binds(g.Mounts, true)...)

@@ -41,10 +41,9 @@ func greeter(t *testing.T, word string) string {
 	return dir
 }
 
-// What a GPU container gets of the host is there, cannot be written, does not
-// follow what the host mounts later, and a socket in it can be talked to,
-// with any user of the container. The image has neither a C library nor the
-// directories.
+// A GPU container has the files of the host, cannot write them, does not see later mounts of
+// the host, and can talk to a mounted socket, with any user. The image has neither a C
+// library nor the directories.
 func TestRealGPUMounts(t *testing.T) {
 	for _, user := range []string{"0", "1001"} {
 		t.Run("user "+user, func(t *testing.T) {
@@ -124,7 +123,7 @@ func imageWith(t *testing.T, r *real, name string, env ...string) {
 	r.images = append(r.images, inspected.ID)
 }
 
-// steered lists what of a container's environment is not its to say.
+// steered lists the variables that an image must not choose.
 func steered(environ []string) []string {
 	var names []string
 	for _, entry := range environ {

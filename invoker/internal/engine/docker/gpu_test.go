@@ -117,8 +117,8 @@ func TestRequestGPU(t *testing.T) {
 	}
 }
 
-// The device's variables win over the operator's, the container's own over
-// both, and what an image sets alone is taken out of it.
+// The device's variables replace the operator's, and the container's own replace both.
+// Variables that only the image sets are removed.
 func TestRequestEnvironment(t *testing.T) {
 	config, host := gpuRequest(t, "nvidia", func(o *Options, spec *container.Spec) {
 		o.ExtraArgs = map[string][]string{"env": {"LD_PRELOAD=/operator.so", "NVIDIA_VISIBLE_DEVICES=all", "X=y"}}
@@ -150,7 +150,7 @@ func TestRequestSimulated(t *testing.T) {
 	check.EqualSlices(t, config.Env, []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES=void", "LD_PRELOAD=/shim.so"})
 }
 
-// Requests of different containers share no memory that one of them changes.
+// The request of one container shares no memory with the request of another.
 func TestRequestsAreApart(t *testing.T) {
 	part := shared(t, func(o *Options) { o.ExtraArgs = map[string][]string{"env": {"X=y"}} })
 	part.devices = &Devices{want: DevicesRequest}
@@ -214,8 +214,8 @@ func TestCheckDevices(t *testing.T) {
 	check.That(t, err != nil, "an unknown way is taken")
 }
 
-// TestSELinux: where the daemon uses SELinux, or an operator says so, what is
-// mounted into GPU containers gets a label that they may read.
+// TestSELinux: where the daemon uses SELinux, or an operator says so, the files that are
+// mounted into GPU containers get a label that the containers may read.
 func TestSELinux(t *testing.T) {
 	with, without := []string{"name=seccomp,profile=builtin", "name=selinux"}, []string{"name=seccomp,profile=builtin", "name=cgroupns"}
 	labelled := []string{"/of/operator:/x", "/s/lib.so:/opt/lib.so:ro,rprivate,z", "/s/run:/run:ro,rprivate,z", "/s/shm:/dev/shm:rw,rprivate,z"}

@@ -56,8 +56,8 @@ func TestEventsThatBreakOff(t *testing.T) {
 	check.AtLeast(t, time.Since(began), roster.FirstRetry*(1+2+4+8+16+32)/2, "asked %d times", asked.Load())
 }
 
-// A daemon that takes every request and answers none is away, whatever it was asked
-// for. One that answers a ping is there, and slow.
+// A daemon that accepts requests and never answers counts as away after any request. A
+// daemon that answers a ping counts as slow.
 func TestDaemonThatHangsIsAway(t *testing.T) {
 	for what, spec := range map[string]container.Spec{"create": fakeSpec(1), "pull": {Name: "wsk00_1_guest_hello", Image: "hello", Pull: true, MemoryMB: 256}} {
 		for _, answers := range []bool{true, false} {
@@ -110,8 +110,8 @@ func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 	check.Equal(t, check.Receive(t, e.Died()), old.ID)
 }
 
-// What may have been made although no proper answer came is removed. Where the
-// daemon refuses there is nothing to remove.
+// A container that the daemon may have made without a proper answer is removed. After a
+// refusal there is no container.
 func TestCreateWithoutAnAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter)

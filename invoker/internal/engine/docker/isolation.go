@@ -18,7 +18,7 @@ import (
 // metadataAddress is where clouds serve a machine's credentials.
 const metadataAddress = "169.254.169.254:80"
 
-// Isolation is what the containers of a network reach.
+// Isolation lists the addresses that the containers of a network reach.
 type Isolation struct {
 	Network Network
 	Found   bool

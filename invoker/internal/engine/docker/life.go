@@ -17,12 +17,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// soon gives the pauses between two tries of what the daemon cannot do just now.
+// soon returns the pauses between two tries of a request that the daemon cannot serve yet.
 func soon() retry.Backoff {
 	return retry.Backoff{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}
 }
 
-// Pause freezes a container. One that is frozen already is no error.
+// Pause freezes a container. A container that is frozen already is no error.
 func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Pause)
 	defer cancel()
@@ -38,7 +38,7 @@ func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 	return lifeError("pause", id, err, "already paused")
 }
 
-// Resume thaws a container. One that runs is no error.
+// Resume thaws a container. A container that runs is no error.
 func (e *Engine) Resume(ctx context.Context, id container.ID) error {
 	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Unpause)
 	defer cancel()
@@ -46,7 +46,7 @@ func (e *Engine) Resume(ctx context.Context, id container.ID) error {
 	return lifeError("resume", id, err, "is not paused")
 }
 
-// Resize lets a container use so many bytes of memory, and no swap beside them.
+// Resize lets a container use so many bytes of memory, and no swap.
 func (e *Engine) Resize(ctx context.Context, id container.ID, bytes int64) error {
 	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Unpause)
 	defer cancel()
@@ -56,8 +56,8 @@ func (e *Engine) Resize(ctx context.Context, id container.ID, bytes int64) error
 	return lifeError("resize", id, err, "")
 }
 
-// lifeError translates the daemon's answer. A container that has stopped is as
-// good as gone, and a state that is reached already is what was asked for.
+// lifeError translates the daemon's answer. A container that has stopped is as good as
+// gone. An answer that the container is in the wanted state already is no error.
 func lifeError(verb string, id container.ID, err error, reached string) error {
 	switch {
 	case err == nil:
@@ -148,7 +148,7 @@ func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
 // was for its memory use.
 const lateOOM = time.Second
 
-// endedByKill is the exit code of what was ended by SIGKILL, by the kernel for
+// endedByKill is the exit code of a process that was ended by SIGKILL, by the kernel for
 // its memory use or by any process.
 const endedByKill = 128 + 9
 

@@ -93,8 +93,8 @@ func (s *stream) Skip(ctx context.Context) error {
 	}
 }
 
-// Read gives bytes of lines that have arrived. Where it does not follow, the
-// response has an end, and Read waits for the rest of it.
+// Read returns bytes of lines that have arrived. If the stream does not follow the log, the
+// response has an end, and Read waits for the rest of the response.
 func (s *stream) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -126,7 +126,7 @@ func (s *stream) End() {
 	s.pump = nil
 }
 
-// Close has nothing to do: each collection closes what it opened.
+// Close is a no-op: each collection closes its own response.
 func (s *stream) Close() error { return nil }
 
 // The names of the streams in the form of the log file.
@@ -150,8 +150,8 @@ const maxQueued = 256
 // of text.
 const maxMessage = 1 << 20
 
-// pump moves the messages of one response into a channel, so that reading it
-// never waits. It owns one goroutine; stop waits for it.
+// pump moves the messages of one response into a channel, so that a reader never waits. It
+// owns one goroutine, and stop waits for the goroutine's end.
 type pump struct {
 	body   io.Closer
 	cancel context.CancelFunc
@@ -257,7 +257,7 @@ func (e *Engine) LogsReady(id container.ID, req container.LogRequest) bool {
 	return e.roster.LogsReady(id, req)
 }
 
-// Logs reads what a container printed since the last call for it.
+// Logs reads the output of a container since the last call.
 func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
 	return e.roster.Logs(ctx, id, req)
 }
@@ -292,8 +292,8 @@ type newest struct {
 	lines int
 }
 
-// maxLate is how much older than the newest line one may be that is still to be
-// written. It bounds what is asked for again where one stream is silent.
+// maxLate is how much older than the newest line a line may be that the daemon has not
+// written yet. It bounds the lines that are read again while one stream is silent.
 const maxLate = 5 * time.Second
 
 func (p *position) of(stream string) *newest {

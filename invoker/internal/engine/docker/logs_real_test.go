@@ -27,8 +27,8 @@ func (r *real) readsFile(id container.ID) bool {
 	return isFile
 }
 
-// ample are waits that no daemon is slow enough to use up: what ends a reading
-// here is what was read.
+// ample are waits that no daemon is slow enough to use up: a reading ends here by its lines
+// alone.
 func ample() logs.Waits {
 	w := logs.DefaultWaits()
 	w.Idle, w.OtherStream = time.Minute, time.Minute

@@ -156,8 +156,8 @@ func readBoth(t *testing.T, tail *logs.Tail) {
 	check.AtLeast(check.Must(t), len(got.Lines), 2)
 }
 
-// A line of one stream can stand behind a younger one of the other. What was
-// read before is not read again, and nothing is left out.
+// A line of one stream can stand behind a younger line of the other. Each line is read
+// exactly once.
 func TestStreamsOutOfOrder(t *testing.T) {
 	bothDaemons(t, func(t *testing.T, l *logged) {
 		tail := l.tail(t)
@@ -192,8 +192,8 @@ func TestLateLine(t *testing.T) {
 	})
 }
 
-// The pieces of a long line have one time. Those that came in a reading are not
-// read again with those that come in the next.
+// The pieces of a long line have one time. The next reading does not repeat the pieces of
+// the reading before.
 func TestPiecesHaveOneTime(t *testing.T) {
 	bothDaemons(t, func(t *testing.T, l *logged) {
 		tail := l.tail(t)
@@ -207,7 +207,7 @@ func TestPiecesHaveOneTime(t *testing.T) {
 	})
 }
 
-// What was printed before a Skip is skipped, in both streams.
+// A Skip skips the earlier output of both streams.
 func TestSkipPassesBothStreams(t *testing.T) {
 	bothDaemons(t, func(t *testing.T, l *logged) {
 		l.print(stderr, 1, "old")

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// books is what containers hold, by container and process.
+// books has the memory that containers hold, by container and process.
 type books struct {
 	mu    sync.Mutex
 	usage map[string]map[int]gpu.Usage
@@ -143,8 +143,8 @@ func moverRun(ctx context.Context, t *testing.T, m *devices.Mover, s *shimmed, s
 	check.Equal(check.Must(t), got.Bytes, size)
 }
 
-// processesAreListed compares what the engine lists of containers' processes with
-// the kernel's files, which not every process may read.
+// processesAreListed compares the engine's list of containers' processes with the kernel's
+// files, which not every process may read.
 func processesAreListed(ctx context.Context, t *testing.T, e *Engine, names ...string) {
 	t.Helper()
 	seen := map[uint64]bool{}

@@ -22,7 +22,7 @@ import (
 
 const (
 	// OwnNetwork is the network that the invoker makes for action containers.
-	// Docker drops what one of its containers sends to another.
+	// Docker drops packets between its containers.
 	OwnNetwork = "gpuwhisk"
 	// SharedNetwork is Docker's default network, whose containers reach each other.
 	SharedNetwork = "default"

@@ -19,8 +19,8 @@ type Options struct {
 	Host    string // such as unix:///var/run/docker.sock; empty: the platform's default
 	CertDir string // ca.pem, cert.pem and key.pem for a TCP host; empty: no TLS
 
-	// Prefix is what the names of this invoker's containers start with. After
-	// the daemon was away, containers with it are compared with what is known.
+	// Prefix is the beginning of the names of this invoker's containers. When a daemon is
+	// back, the engine compares the containers of this prefix with its roster.
 	Prefix string
 
 	// Network is the Docker network of action containers. OwnNetwork is made where it
@@ -47,8 +47,8 @@ type Options struct {
 	// its root, where CDI specifications lie; nil is this process's own.
 	Devices string
 	Files   fs.FS
-	// SELinux is what is done so that SELinux lets GPU containers read what is
-	// mounted into them: one of the SELinux constants, empty for SELinuxAuto.
+	// SELinux is the way in which SELinux lets GPU containers read their mounts: one of the
+	// SELinux constants, empty for SELinuxAuto.
 	SELinux string
 
 	// Registries are the hosts that images may be pulled from, such as

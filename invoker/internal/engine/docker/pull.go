@@ -39,9 +39,8 @@ func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
 	return nil
 }
 
-// login asks for what goes with a pull, and waits no longer than the context
-// allows. A helper program is ended with it, but what that has started may
-// live on and keep its output open.
+// login asks for the login of a pull, and returns at the latest when ctx ends. A helper
+// program is ended then, but its children may live on and keep its output open.
 func (e *Engine) login(ctx context.Context, image string) (string, error) {
 	type answer struct {
 		login string

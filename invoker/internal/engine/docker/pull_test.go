@@ -151,8 +151,8 @@ func TestLoginHelperThatHangs(t *testing.T) {
 	check.ErrorIs(t, err, roster.ErrTimeout)
 }
 
-// An image of another registry than those allowed is refused with words that
-// its author understands, and never asked for.
+// An image of a registry that is not allowed is refused with words that its author
+// understands, and no registry is asked.
 func TestRegistryNotAllowed(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, func(o *Options) { o.Registries = []string{"registry.example.org"} })

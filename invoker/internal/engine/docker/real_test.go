@@ -181,7 +181,7 @@ func (r *real) create() container.Handle {
 	return h
 }
 
-// answer is what the proxy returns.
+// answer is the proxy's answer to /run.
 type answer struct {
 	Started   int      `json:"started"`
 	Env       string   `json:"env"`

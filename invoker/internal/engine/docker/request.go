@@ -19,7 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/runargs"
 )
 
-// hostPart is what all containers of this invoker have in common.
+// hostPart has the settings that all containers of this invoker have in common.
 type hostPart struct {
 	config   api.Config
 	host     api.HostConfig
@@ -142,7 +142,7 @@ func binds(mounts []container.Mount, readOnly bool) []mount.Mount {
 	return all
 }
 
-// maxImages bounds what is remembered of images; beyond it all is asked again.
+// maxImages bounds the remembered images. Beyond this number all are forgotten.
 const maxImages = 1024
 
 // steering lists the names in an image's environment that a GPU container must

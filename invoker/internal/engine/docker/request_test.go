@@ -162,8 +162,8 @@ func gpuSpec(n int) container.Spec {
 	return spec
 }
 
-// An image is asked once, and its containers have what it may say and not what
-// it may not.
+// An image is inspected once. Its containers have the variables that an image may set, and
+// no others of the image.
 func TestImageEnvironment(t *testing.T) {
 	d := startDaemon(t)
 	d.images = map[string][]string{cudaImage: cudaEnv()}
@@ -215,8 +215,8 @@ func TestMissingImageIsAskedWhenItIsThere(t *testing.T) {
 	check.Includes(t, d.bodies[0].Env, "CUDA_VISIBLE_DEVICES")
 }
 
-// An image whose name means another one than it did is noticed by its first
-// container, which is made again.
+// If an image's name has come to mean another image, the first container reveals that, and
+// is made again.
 func TestChangedImage(t *testing.T) {
 	d := startDaemon(t)
 	d.images = map[string][]string{cudaImage: nil}

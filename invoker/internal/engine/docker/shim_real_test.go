@@ -83,8 +83,8 @@ type shimmed struct {
 	client *proxy.Client
 }
 
-// startShimmed starts one of an image, empty for that of a static program, with
-// a library, empty for the shim.
+// startShimmed starts a container of an image with a library. An empty image is the image
+// of a static program, and an empty library is the shim.
 func startShimmed(t *testing.T, r *real, image, instead string) *shimmed {
 	t.Helper()
 	library, driver := buildShim(t)
@@ -128,7 +128,7 @@ func (s *shimmed) init(t *testing.T, code string) {
 	check.Equal(check.Must(t), x.Status, 200, "init: status %d, %v, %s", x.Status, x.Err, x.Body)
 }
 
-// result is what gpufunc.py answers.
+// result is the answer of gpufunc.py.
 type result struct {
 	Device          string
 	Cold            bool
@@ -201,7 +201,7 @@ func TestRealShim(t *testing.T) {
 	check.Equal(check.Must(t), got.Runs, 4)
 }
 
-// connected waits until the function's process has reported what it holds.
+// connected waits until the function's process has reported its memory.
 func (s *shimmed) connected(ctx context.Context, t *testing.T) {
 	t.Helper()
 	until(t, "the shim connects", func() bool { return s.Processes() == 1 })

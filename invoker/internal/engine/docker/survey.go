@@ -18,7 +18,7 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// Survey is what a Docker daemon reports about itself.
+// Survey is the report of a Docker daemon about itself.
 type Survey struct {
 	Version, API    string
 	Storage         string // the storage driver
@@ -63,7 +63,7 @@ func Connect(options Options) (*Daemon, error) {
 // Close ends the connection.
 func (d *Daemon) Close() error { return d.api.Close() }
 
-// Survey asks the daemon what it is.
+// Survey asks the daemon for its report.
 func (d *Daemon) Survey(ctx context.Context) (Survey, error) {
 	result, err := d.api.Info(ctx, client.InfoOptions{})
 	if err != nil {

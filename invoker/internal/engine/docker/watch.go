@@ -23,8 +23,8 @@ func (e *Engine) watch() {
 	})
 }
 
-// follow reads one event stream to its end. First it compares the containers
-// with what is known: what happened before the stream began is not in it.
+// follow reads one event stream to its end. First it compares the containers with the
+// roster: the stream lacks the events from before its beginning.
 func (e *Engine) follow(ctx context.Context, up func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
