@@ -55,9 +55,16 @@ words() {
 	find "$1/man" -name '*.1' -exec gzip -9n {} +
 	local shell
 	for shell in bash zsh fish; do "$program" completion "$shell" >"$1/gpuwhisk.$shell"; done
-	cp README.md CHANGELOG.md NOTICE docs/*.md "$1/doc/"
-	cp LICENSE "$1/doc/copyright"
+	cp README.md NOTICE docs/*.md "$1/doc/"
 	invoker/package/licenses.sh >"$1/doc/third-party-licenses.txt"
+	gzip -9nc CHANGELOG.md >"$1/changelog.gz"
+	gzip -9nc >"$1/changelog.Debian.gz" <<-END
+		gpuwhisk ($PACKAGE_VERSION-1) unstable; urgency=medium
+
+		  * GPU Whisk $VERSION. Its changes are in changelog.gz.
+
+		 -- $(sed -n 's/^maintainer: //p' invoker/package/nfpm.yaml)  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
+	END
 }
 
 # check_directories DEB... fails if a user cannot enter a directory of a package, such
@@ -72,6 +79,13 @@ check_directories() {
 			return 1
 		}
 	done
+}
+
+# check_policy DEB... fails if lintian finds a fault that the package's overrides do not
+# justify. It is skipped where lintian is not installed.
+check_policy() {
+	command -v lintian >/dev/null || return 0
+	lintian --allow-root --display-info --fail-on error,warning,info "$@" >&2
 }
 
 # tool MODULE builds a tool of the release, once. Its modules are downloaded, and
@@ -110,7 +124,9 @@ for arch; do
 		invoker/package/nfpm.yaml >"$work/nfpm.yaml"
 	for packager in ${PACKAGERS:-deb rpm}; do
 		"$work/own/nfpm" package --config "$work/nfpm.yaml" --packager "$packager" --target "$dist/"
-		[[ $packager != deb ]] || check_directories "$dist/"gpuwhisk_*_"$arch".deb
+		[[ $packager == deb ]] || continue
+		check_directories "$dist/"gpuwhisk_*_"$arch".deb
+		check_policy "$dist/"gpuwhisk_*_"$arch".deb
 	done
 	[[ ${RELEASE:-} ]] || continue
 	tree=$work/gpuwhisk-$VERSION-linux-$arch
@@ -118,6 +134,7 @@ for arch; do
 	cp "$programs/gpuwhisk" "$tree/bin/"
 	cp "$programs/"{gpuwhisk-log,libgpuwhisk.so} "$tree/lib/gpuwhisk/"
 	cp -r "$work/words/." "$tree/share/"
+	rm "$tree/share/"changelog*
 	cp invoker/package/files/{gpuwhisk@.service,invoker.env,tmpfiles.conf} "$tree/etc/"
 	cp LICENSE NOTICE README.md CHANGELOG.md "$tree/"
 	archive "$tree" "$dist/gpuwhisk-$VERSION-linux-$arch.tar.gz"

@@ -54,7 +54,7 @@ compiler || fail "no $compiler; on Debian: apt-get install gcc-${gnu//_/-} libc6
 
 # Programs contain no trace of the place or time of the build. -z lazy loads NVML at its first
 # use instead of at the start. PGO=off builds faster, without the profile.
-(cd "$top" && CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$compiler GOFLAGS='' go build -trimpath -buildvcs=false \
+(cd "$top" && CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$compiler GOFLAGS='' go build -trimpath -buildvcs=false -buildmode=pie \
 	-pgo="${PGO:-$top/invoker/cmd/gpuwhisk/invoker.pgo}" \
 	-ldflags "-s -w -buildid= -X main.version=$version -extldflags=-Wl,-z,lazy,--build-id=none" \
 	-o "$out/gpuwhisk" ./invoker/cmd/gpuwhisk)
