@@ -177,7 +177,7 @@ func (p *parser) numbers(each func(from, to int)) {
 	for p.peek() != 0 {
 		from, number := p.start(), p.peek() == '0'
 		if p.token(); number && p.err == nil {
-			each(from, p.at())
+			each(from, p.inputOffset())
 		}
 	}
 }

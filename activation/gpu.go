@@ -78,7 +78,7 @@ func (a Annotations) GPU() (*GPURequest, error) {
 		return nil, nil
 	}
 	if len(value) == 0 || value[0] != '{' {
-		return nil, &GPUError{Given: given(value), Allowed: gpuKeys}
+		return nil, &GPUError{Given: describeValue(value), Allowed: gpuKeys}
 	}
 	members, err := Members(value)
 	if err != nil {
@@ -118,10 +118,10 @@ func (g *GPURequest) set(m Member) error {
 		g.Concurrency = p.wholeInt()
 		ok = g.Concurrency >= 1 && g.Concurrency <= 500
 	default:
-		return &GPUError{Key: quoted(m.Key), Given: given(m.Value), Allowed: "only the keys memory, weight, shim, limit, concurrency"}
+		return &GPUError{Key: quoted(m.Key), Given: describeValue(m.Value), Allowed: "only the keys memory, weight, shim, limit, concurrency"}
 	}
 	if p.err != nil || !ok {
-		return &GPUError{Key: m.Key, Given: given(m.Value), Allowed: allowed}
+		return &GPUError{Key: m.Key, Given: describeValue(m.Value), Allowed: allowed}
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (p *parser) weight() (float64, bool) {
 // maxGiven bounds how much of a wrong value an error repeats.
 const maxGiven = 60
 
-func given(value json.RawMessage) string {
+func describeValue(value json.RawMessage) string {
 	text := string(value)
 	if len(text) > maxGiven {
 		text = strings.ToValidUTF8(text[:maxGiven], "") + "..."
@@ -149,7 +149,7 @@ func given(value json.RawMessage) string {
 	return text
 }
 
-func quoted(key string) string { return given(AppendString(nil, key)) }
+func quoted(key string) string { return describeValue(AppendString(nil, key)) }
 
 // GPURun describes a GPU run in its record. Times are in milliseconds, memory is in
 // bytes.

@@ -66,7 +66,7 @@ func ParseManifest(data []byte, options ManifestOptions) (*Manifest, error) {
 }
 
 func (m *Manifest) family(p *parser, name string) {
-	defer p.of(name) // it is of the operator's own file
+	defer p.addKey(name) // it is of the operator's own file
 	first := len(m.runtimes)
 	p.array(func() {
 		r := p.runtime()

@@ -50,24 +50,24 @@ func newParser(data []byte) *parser {
 // end requires that nothing but white space is left and returns the first
 // error.
 func (p *parser) end() error {
-	if len(bytes.TrimLeft(p.data[p.at():], " \t\r\n")) > 0 {
+	if len(bytes.TrimLeft(p.data[p.inputOffset():], " \t\r\n")) > 0 {
 		p.failf("unexpected text after the value")
 	}
 	return p.err
 }
 
-// at is where the last token ended, start where the next one begins.
-func (p *parser) at() int { return int(p.in.InputOffset()) }
+// inputOffset is where the last token ended, start where the next one begins.
+func (p *parser) inputOffset() int { return int(p.in.InputOffset()) }
 
 func (p *parser) start() int {
-	at := p.at()
+	at := p.inputOffset()
 	for at < len(p.data) && strings.IndexByte(" \t\r\n:,", p.data[at]) >= 0 {
 		at++
 	}
 	return at
 }
 
-func (p *parser) fail(err error) { p.failAt(p.at(), err) }
+func (p *parser) fail(err error) { p.failAt(p.inputOffset(), err) }
 
 func (p *parser) failAt(offset int, err error) {
 	if p.err == nil {
@@ -131,9 +131,9 @@ func (p *parser) token() (token jsontext.Value) {
 	return token
 }
 
-// of puts the key of a known member before the error of its value. Any other key
+// addKey puts the key of a known member before the error of its value. Any other key
 // may be a part of a value that damage has cut up, and stays out of errors.
-func (p *parser) of(key string) {
+func (p *parser) addKey(key string) {
 	if p.err != nil {
 		p.err = fmt.Errorf("%s: %w", key, p.err)
 	}
@@ -180,7 +180,7 @@ func (p *parser) fields(known ...field) {
 		case !known[i].null || !p.null():
 			seen |= 1 << i
 			known[i].read()
-			p.of(known[i].key)
+			p.addKey(known[i].key)
 		}
 	})
 	for i, f := range known {
@@ -239,7 +239,7 @@ func (p *parser) raw() json.RawMessage {
 }
 
 // since is the text from an offset on up to the last token.
-func (p *parser) since(start int) []byte { return p.data[start:p.at():p.at()] }
+func (p *parser) since(start int) []byte { return p.data[start:p.inputOffset():p.inputOffset()] }
 
 // skip consumes any value and checks it.
 func (p *parser) skip() {

@@ -17,9 +17,9 @@ func (l *Ledger) Check() error {
 		return fmt.Errorf("available for %d bytes, counted %d", l.availableWith(nil), available)
 	case sum != l.used:
 		return fmt.Errorf("used %d, sum of charges %d", l.used, sum)
-	case l.used > l.cfg.Capacity && !l.over:
+	case l.used > l.cfg.Capacity && !l.overReported:
 		return fmt.Errorf("granted %d on a device of %d", l.used, l.cfg.Capacity)
-	case l.over && l.used <= l.cfg.Capacity:
+	case l.overReported && l.used <= l.cfg.Capacity:
 		return fmt.Errorf("taken as over at %d of %d", l.used, l.cfg.Capacity)
 	case len(l.containers) != len(l.byID):
 		return fmt.Errorf("%d containers, %d ids", len(l.containers), len(l.byID))

@@ -12,7 +12,7 @@ import (
 // interval. The zero value has seen no activation.
 type Demand struct {
 	count float64
-	at    time.Duration // count is as of this time
+	asOf  time.Duration // count is as of this time
 }
 
 // ColdStart learns how long the cold starts of a function take from the token to the
@@ -26,8 +26,8 @@ const demandWindow = 10 * time.Minute
 
 // Arrived counts one activation of the flow.
 func (d *Demand) Arrived(now time.Duration) {
-	d.count = d.count*fade(now-d.at) + 1
-	d.at = now
+	d.count = d.count*fade(now-d.asOf) + 1
+	d.asOf = now
 }
 
 // Add takes one cold start.
@@ -48,7 +48,7 @@ func (d *Demand) Rate(now time.Duration) float64 {
 	// The integral of the fading weight so far: the count that one arrival per second would
 	// have reached by now.
 	seen := max(1, demandWindow.Seconds()*(1-fade(now)))
-	return d.count * fade(now-d.at) / seen
+	return d.count * fade(now-d.asOf) / seen
 }
 
 func fade(elapsed time.Duration) float64 {

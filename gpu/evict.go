@@ -20,7 +20,7 @@ func (l *Ledger) pump(now time.Duration) {
 	case len(l.waiting) > 0:
 		head := l.waiting[0]
 		l.evict(now, l.extra(head.a, head.need)-l.Free(), head.a, false)
-	case l.over:
+	case l.overReported:
 		l.evict(now, -l.Free(), nil, false)
 	default:
 		l.evict(now, l.cfg.Headroom-l.Free(), nil, true)

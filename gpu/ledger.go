@@ -46,18 +46,18 @@ type LedgerConfig struct {
 // move carries an epoch of its container. An acknowledgement with an older epoch changes
 // nothing, so a late eviction cannot undo a newer prefetch.
 type Ledger struct {
-	cfg        LedgerConfig
-	containers []*memory // in the order in which they came: the last tie-break
-	byID       map[Container]*memory
-	waiting    []wait // oldest first
-	used       int64  // sum of charges, plus foreign
-	movedOut   int64  // see Totals
-	foreign    int64
-	over       bool // a report, not a grant, took used beyond the capacity
-	counted    bool // available is as of now
-	available  int64
-	moves      []Move
-	standing   []Container
+	cfg          LedgerConfig
+	containers   []*memory // in the order in which they came: the last tie-break
+	byID         map[Container]*memory
+	waiting      []wait // oldest first
+	used         int64  // sum of charges, plus foreign
+	movedOut     int64  // see Totals
+	foreign      int64
+	overReported bool // a report, not a grant, took used beyond the capacity
+	counted      bool // available is as of now
+	available    int64
+	moves        []Move
+	standing     []Container
 }
 
 // wait is a reservation that does not stand yet.
@@ -118,7 +118,7 @@ func (l *Ledger) Reserve(now time.Duration, id Container, need Need) (standing b
 
 // Release ends the oldest run of a container that Reserve let start.
 func (l *Ledger) Release(now time.Duration, id Container) {
-	if a := l.of(id); a.runs > 0 {
+	if a := l.lookup(id); a.runs > 0 {
 		l.ReleaseBytes(now, id, a.promises[0])
 		return
 	}
@@ -128,7 +128,7 @@ func (l *Ledger) Release(now time.Duration, id Container) {
 // ReleaseBytes ends one run that Reserve let start for so many bytes. The container's
 // memory stays where it is until it is needed.
 func (l *Ledger) ReleaseBytes(now time.Duration, id Container, bytes int64) {
-	a := l.of(id)
+	a := l.lookup(id)
 	at := slices.Index(a.promises, bytes)
 	if at < 0 {
 		panic(fmt.Sprintf("gpu: release of container %d without a standing reservation of %d bytes", id, bytes))
@@ -188,7 +188,7 @@ func (l *Ledger) SetHold(now time.Duration, id Container, hold Hold) {
 		return
 	}
 	a.hold = hold
-	if !hold.evictable() && a.reservations == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
+	if !hold.evictable() && a.reservations == 0 && a.move == evicting && len(l.waiting) == 0 && !l.overReported {
 		l.cancelEviction(a) // it was evicted ahead of need, and now it is needed again
 		l.bringBack(now, a)
 	}
@@ -276,21 +276,21 @@ func (l *Ledger) availableWith(own *memory) int64 {
 // Residency returns a container's data on the device and its data altogether, on
 // the device or the host. Both are 0 for an unknown container.
 func (l *Ledger) Residency(id Container) (resident, footprint int64) {
-	a := l.of(id)
+	a := l.lookup(id)
 	return a.resident, a.footprint
 }
 
 // Data returns the largest of a container's data on the device, the data promised there, and
 // the data being moved there, without contexts. It returns 0 for an unknown container.
 func (l *Ledger) Data(id Container) int64 {
-	return l.of(id).data()
+	return l.lookup(id).data()
 }
 
 // Overdue reports whether a container should have been gone by now.
-func (l *Ledger) Overdue(id Container) bool { return l.of(id).overdue }
+func (l *Ledger) Overdue(id Container) bool { return l.lookup(id).overdue }
 
 // Overhead returns the size of a container's contexts, 0 if it is unknown.
-func (l *Ledger) Overhead(id Container) int64 { return l.of(id).context() }
+func (l *Ledger) Overhead(id Container) int64 { return l.lookup(id).context() }
 
 // SetForeign charges memory that belongs to no container: allocations that
 // escape the shim, or another user of the device, as NVML finds them.
@@ -298,7 +298,7 @@ func (l *Ledger) SetForeign(now time.Duration, bytes int64) {
 	bytes = min(max(bytes, 0), l.cfg.Capacity)
 	l.used += bytes - l.foreign
 	l.foreign = bytes
-	l.over = l.used > l.cfg.Capacity
+	l.overReported = l.used > l.cfg.Capacity
 	l.pump(now)
 }
 
@@ -316,8 +316,8 @@ func (l *Ledger) open(id Container) *memory {
 	return a
 }
 
-// of is a container's memory, to be read; that of an unknown one is empty.
-func (l *Ledger) of(id Container) *memory {
+// lookup is a container's memory, to be read; that of an unknown one is empty.
+func (l *Ledger) lookup(id Container) *memory {
 	if a := l.byID[id]; a != nil {
 		return a
 	}

@@ -97,7 +97,7 @@ func (l *Ledger) recharge(a *memory, change func()) {
 	l.movedOut += max(0, a.footprint-a.resident-outside)
 	l.used += a.charge() - before
 	if l.used <= l.cfg.Capacity {
-		l.over = false
+		l.overReported = false
 	}
 }
 
@@ -107,7 +107,7 @@ func (l *Ledger) extra(a *memory, need Need) int64 {
 }
 
 func (l *Ledger) fits(a *memory, need Need) bool {
-	return !l.over && l.extra(a, need) <= l.Free()
+	return !l.overReported && l.extra(a, need) <= l.Free()
 }
 
 // grant lets a reservation stand and brings its memory in.

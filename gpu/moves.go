@@ -93,7 +93,7 @@ func (l *Ledger) Report(now time.Duration, id Container, pid int, u Usage) error
 		a.processes[pid], a.bound = u, bound
 		a.sum()
 	})
-	l.over = l.used > l.cfg.Capacity
+	l.overReported = l.used > l.cfg.Capacity
 	l.pump(now)
 	return nil
 }
@@ -125,7 +125,7 @@ func (l *Ledger) Exited(now time.Duration, id Container, pid int) {
 			a.bound = bound
 			a.sum()
 		})
-		l.over = l.used > l.cfg.Capacity
+		l.overReported = l.used > l.cfg.Capacity
 	}
 	l.pump(now)
 }
@@ -148,7 +148,7 @@ func (l *Ledger) Moved(now time.Duration, id Container, epoch uint64) bool {
 		a.forPrefetch = 0
 		a.move = settled
 	})
-	l.over = l.used > l.cfg.Capacity
+	l.overReported = l.used > l.cfg.Capacity
 	l.pump(now)
 	return true
 }
@@ -190,7 +190,7 @@ func (l *Ledger) Gone(now time.Duration, id Container) {
 	l.standing = slices.DeleteFunc(l.standing, func(s Container) bool { return s == id })
 	l.withdraw(id)
 	l.used -= a.charge()
-	l.over = l.used > l.cfg.Capacity
+	l.overReported = l.used > l.cfg.Capacity
 	delete(l.byID, id)
 	l.containers = slices.DeleteFunc(l.containers, func(other *memory) bool { return other == a })
 	l.pump(now)
@@ -212,7 +212,7 @@ func (l *Ledger) Prefetch(now time.Duration, id Container) bool {
 	if a.move == prefetching || (a.move == settled && a.resident >= a.footprint) {
 		return true
 	}
-	if !a.idle() || a.removing || len(l.waiting) > 0 || l.over {
+	if !a.idle() || a.removing || len(l.waiting) > 0 || l.overReported {
 		return false
 	}
 	if a.hold.evictable() && a.move == evicting && l.cfg.Headroom > 0 {
@@ -274,7 +274,7 @@ func (l *Ledger) Tick(now time.Duration) {
 			a.overdue, l.counted = true, false
 			l.pump(now)
 		default:
-			l.give(now, a, true)
+			l.appendMove(now, a, true)
 		}
 	}
 }
@@ -283,10 +283,10 @@ func (l *Ledger) Tick(now time.Duration) {
 func (l *Ledger) order(now time.Duration, a *memory, to moveState) {
 	a.move = to
 	a.epoch++
-	l.give(now, a, false)
+	l.appendMove(now, a, false)
 }
 
-func (l *Ledger) give(now time.Duration, a *memory, again bool) {
+func (l *Ledger) appendMove(now time.Duration, a *memory, again bool) {
 	a.ordered = now
 	m := Move{Container: a.id, Kind: Prefetch, Epoch: a.epoch, Bytes: a.footprint - a.resident, Again: again}
 	if a.move == evicting {

@@ -76,8 +76,8 @@ type Tokens struct {
 
 // services is a flow's mean service in seconds at each concurrency.
 type services struct {
-	flow string
-	at   []mean
+	flow  string
+	means []mean
 }
 
 // maxLearned bounds the flows that slowdowns are learned from: the slowdowns are the
@@ -164,7 +164,7 @@ func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) {
 		t.learned = append(t.learned, services{flow, make([]mean, t.cfg.Max)})
 	}
 	k := min(concurrency, t.cfg.Max)
-	t.learned[i].at[k-1].add(service.Seconds())
+	t.learned[i].means[k-1].add(service.Seconds())
 	t.compare(k)
 }
 
@@ -178,7 +178,7 @@ func (t *Tokens) compare(k int) {
 	for k := from; k <= to; k++ {
 		sum, n := 0.0, 0
 		for i := range t.learned {
-			alone, together := t.learned[i].at[0], t.learned[i].at[k-1]
+			alone, together := t.learned[i].means[0], t.learned[i].means[k-1]
 			if alone.n > 0 && together.n > 0 {
 				sum += max(1, together.value/alone.value) * float64(together.n)
 				n += together.n

@@ -37,7 +37,7 @@ type Config struct {
 
 // Store is the sink. It is safe for use by many goroutines.
 type Store struct {
-	at         string      // connection string
+	connection string      // connection string
 	trust      *tls.Config // of its certificates
 	cluster    *gocb.Cluster
 	bucket     *gocb.Bucket
@@ -71,7 +71,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open Couchbase client for %q: %w", cfg.Connection, err)
 	}
-	s := &Store{at: cfg.Connection, trust: &tls.Config{RootCAs: options.SecurityConfig.TLSRootCAs}, cluster: cluster, bucket: cluster.Bucket(cfg.Bucket)}
+	s := &Store{connection: cfg.Connection, trust: &tls.Config{RootCAs: options.SecurityConfig.TLSRootCAs}, cluster: cluster, bucket: cluster.Bucket(cfg.Bucket)}
 	s.collection = s.bucket.Scope(cmp.Or(cfg.Scope, "_default")).Collection(cmp.Or(cfg.Collection, "_default"))
 	s.queue = records.Open(cfg.Records, "couchbase", s.write, cfg.Log)
 	return s, nil

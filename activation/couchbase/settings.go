@@ -39,7 +39,7 @@ func about(err error) string {
 // errors leave out; nil where it is trusted, where no server answers, and without TLS.
 func (s *Store) distrust(ctx context.Context) error {
 	const port = "11207" // of data over TLS
-	hosts, secure := strings.CutPrefix(s.at, "couchbases://")
+	hosts, secure := strings.CutPrefix(s.connection, "couchbases://")
 	if !secure {
 		return nil
 	}

@@ -274,9 +274,9 @@ func TestFullForAWhile(t *testing.T) {
 func TestNothing(t *testing.T) {
 	w := startServer(t)
 	s := open(t, w.config())
-	check.NoError(t, s.nothing(t.Context()), "a server that takes records")
+	check.NoError(t, s.sendEmptyBatch(t.Context()), "a server that takes records")
 	w.answer(http.StatusForbidden, `{"error":{"type":"security_exception","reason":"unauthorized"},"status":403}`)
-	check.ErrorContains(t, s.nothing(t.Context()), "security_exception", "a server that takes none")
+	check.ErrorContains(t, s.sendEmptyBatch(t.Context()), "security_exception", "a server that takes none")
 }
 
 func TestTooLarge(t *testing.T) {

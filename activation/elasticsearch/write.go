@@ -34,7 +34,7 @@ type target struct {
 // documents it reports whether a server accepts writes.
 func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, error) {
 	if len(docs) == 0 {
-		return nil, s.nothing(ctx)
+		return nil, s.sendEmptyBatch(ctx)
 	}
 	typed, err := s.needsType(ctx)
 	if err != nil {
@@ -72,9 +72,9 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 	return results, nil
 }
 
-// nothing sends a batch without documents. That it has none is then all that a
+// sendEmptyBatch sends a batch without documents. That it has none is then all that a
 // server should find wrong with it.
-func (s *Store) nothing(ctx context.Context) error {
+func (s *Store) sendEmptyBatch(ctx context.Context) error {
 	_, err := s.bulk(ctx, strings.NewReader("\n"), 0)
 	if errors.Is(err, records.ErrRefused) {
 		return nil

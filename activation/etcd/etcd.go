@@ -71,18 +71,18 @@ type Client struct {
 	closing chan struct{} // closed when Close begins
 	wake    chan struct{} // the writer has something to do
 
-	mu        sync.Mutex
-	keys      map[string]*entry
-	gen       uint64        // of the last change
-	settled   chan struct{} // closed and replaced when changes are confirmed
-	check     bool          // the keys on the lease must be compared
-	current   clientv3.LeaseID
-	leases    int   // granted so far
-	renewals  int64 // of the current lease
-	condition retry.Condition
-	foreign   clientv3.LeaseID // lease of another process that has our health key, 0 for none
-	since     time.Time        // when the foreign lease was first seen
-	taken     chan struct{}    // closed when the foreign lease is known to be alive
+	mu           sync.Mutex
+	keys         map[string]*entry
+	gen          uint64        // of the last change
+	settled      chan struct{} // closed and replaced when changes are confirmed
+	check        bool          // the keys on the lease must be compared
+	current      clientv3.LeaseID
+	leases       int   // granted so far
+	renewals     int64 // of the current lease
+	condition    retry.Condition
+	foreign      clientv3.LeaseID // lease of another process that has our health key, 0 for none
+	since        time.Time        // when the foreign lease was first seen
+	foreignAlive chan struct{}    // closed when the foreign lease is known to be alive
 }
 
 // New returns a client that starts to register at once. etcd may be unreachable.
@@ -101,7 +101,7 @@ func New(cfg Config) (*Client, error) {
 		cfg: cfg, log: cfg.Log.With("peer", "etcd"), stop: stop,
 		health: cfg.Cluster.Invoker(cfg.Instance), lease: cfg.Cluster.Lease(cfg.Instance),
 		closing: make(chan struct{}), wake: make(chan struct{}, 1), // one pending wake-up is enough
-		keys: map[string]*entry{}, settled: make(chan struct{}), taken: make(chan struct{}),
+		keys: map[string]*entry{}, settled: make(chan struct{}), foreignAlive: make(chan struct{}),
 	}
 	c.done.Go(func() { c.run(ctx) })
 	return c, nil
@@ -145,7 +145,7 @@ func (c *Client) Claim(ctx context.Context) error {
 			err = c.contend(foreign)
 		}
 		select {
-		case <-c.taken:
+		case <-c.foreignAlive:
 			return err
 		case <-c.closing:
 			return ErrClosed
@@ -185,7 +185,7 @@ func (c *Client) healthLease(ctx context.Context) (clientv3.LeaseID, error) {
 
 // Taken returns a channel that is closed when another living process reports the
 // health of this invoker.
-func (c *Client) Taken() <-chan struct{} { return c.taken }
+func (c *Client) Taken() <-chan struct{} { return c.foreignAlive }
 
 // Count returns the number of keys below the prefixes.
 func (c *Client) Count(ctx context.Context, prefixes ...string) (int64, error) {

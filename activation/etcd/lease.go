@@ -235,10 +235,10 @@ func (c *Client) contend(foreign clientv3.LeaseID) error {
 	}
 	if time.Since(c.since) > c.cfg.TTL+c.cfg.TTL/2 {
 		select {
-		case <-c.taken:
+		case <-c.foreignAlive:
 		default:
 			c.log.Error("another process reports this invoker's health", "key", c.health, "lease", int64(foreign))
-			close(c.taken)
+			close(c.foreignAlive)
 		}
 	}
 	return fmt.Errorf("%w: it has %s on its lease %d", ErrTaken, c.health, foreign)

@@ -73,9 +73,9 @@ func (t *table[T]) get(key string) (v T, ok bool, changed <-chan struct{}) {
 	return v, ok, t.wait(key)
 }
 
-// all returns the values in the order of their keys, and a channel that is closed
+// snapshot returns the values in the order of their keys, and a channel that is closed
 // when a value changes.
-func (t *table[T]) all() (v []T, changed <-chan struct{}) {
+func (t *table[T]) snapshot() (v []T, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
@@ -180,5 +180,5 @@ func (c *Client) Leader(q activation.Queue) (at activation.Endpoint, ok bool, ch
 // Schedulers returns the cluster's schedulers in the order of their keys, and a channel
 // that is closed when the list or a record changes.
 func (c *Client) Schedulers() (all []activation.SchedulerState, changed <-chan struct{}) {
-	return c.schedulers.all()
+	return c.schedulers.snapshot()
 }

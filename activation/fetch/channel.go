@@ -50,7 +50,7 @@ type Client struct {
 
 // scheduler is the pool of one address.
 type scheduler struct {
-	at        activation.Endpoint
+	endpoint  activation.Endpoint
 	condition retry.Condition
 	channels  []*channel
 	leaving   bool // left the cluster; closed when its last call ends
@@ -101,7 +101,7 @@ func (c *Client) acquire(at activation.Endpoint) (*channel, error) {
 	}
 	s := c.schedulers[at]
 	if s == nil {
-		s = &scheduler{at: at}
+		s = &scheduler{endpoint: at}
 		c.schedulers[at] = s
 	}
 	for _, ch := range s.channels {
@@ -125,7 +125,7 @@ func (c *Client) release(ch *channel, err error) {
 	defer c.mu.Unlock()
 	s := ch.owner
 	ch.calls--
-	switch log := c.cfg.Log.With("scheduler", address(s.at)); {
+	switch log := c.cfg.Log.With("scheduler", address(s.endpoint)); {
 	case err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrUnreadable):
 		s.condition.Succeeded(log, "calls of a scheduler resumed")
 	case errors.Is(err, context.Canceled): // we ended the call ourselves
@@ -149,10 +149,10 @@ func (s *scheduler) calls() int {
 func (c *Client) drop(s *scheduler) {
 	for _, ch := range s.channels {
 		if err := ch.conn.Close(); err != nil {
-			c.cfg.Log.Debug("close channel", "scheduler", address(s.at), "error", err)
+			c.cfg.Log.Debug("close channel", "scheduler", address(s.endpoint), "error", err)
 		}
 	}
-	delete(c.schedulers, s.at)
+	delete(c.schedulers, s.endpoint)
 }
 
 // Retain forgets the schedulers that are not in the list. Each is closed when its

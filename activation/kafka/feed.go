@@ -116,21 +116,21 @@ type Delivery struct {
 	Begun    bool
 	Attempts int
 
-	from *partition
-	run  *attempt
+	partition *partition
+	run       *attempt
 }
 
 // Begin reports that the activation begins to run. It does not wait for anything.
-func (d Delivery) Begin() { d.from.begin(d.run) }
+func (d Delivery) Begin() { d.partition.recordStart(d.run) }
 
 // Keep blocks until the broker has stored the start that Begin reported, or until ctx ends.
 func (d Delivery) Keep(ctx context.Context) {
-	_ = retry.Do(ctx, retry.Default(), func() error { return d.from.feed.commits.commit(ctx) }) // it is committed later
+	_ = retry.Do(ctx, retry.Default(), func() error { return d.partition.feed.commits.commit(ctx) }) // it is committed later
 }
 
 // Done reports that the activation is completed: its acks are with the broker, so
 // that a crash need not run it again. Calling it again does nothing.
-func (d Delivery) Done() { d.from.finish(d.run) }
+func (d Delivery) Done() { d.partition.finish(d.run) }
 
 // NewFeed starts a feed. It does not wait for a broker.
 func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {

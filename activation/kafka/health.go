@@ -106,9 +106,9 @@ type healthWatch struct {
 	window   time.Duration
 	reading  *retry.Retrier
 
-	mu     sync.Mutex
-	others []time.Time // when pings of others were read, in the window
-	other  string      // the second process; empty: none
+	mu         sync.Mutex
+	otherPings []time.Time // when pings of others were read, in the window
+	other      string      // the second process; empty: none
 }
 
 func newHealthWatch(c *Cluster, cfg PingerConfig) *healthWatch {
@@ -171,16 +171,16 @@ func (w *healthWatch) judge(received []receivedPing, now time.Time) {
 	last := ""
 	for _, p := range received {
 		if p.Instance.ID == w.instance.ID && p.process() != w.process {
-			w.others, last = append(w.others, now), p.Instance.String()
+			w.otherPings, last = append(w.otherPings, now), p.Instance.String()
 		}
 	}
-	w.others = slices.DeleteFunc(w.others, func(at time.Time) bool { return now.Sub(at) > w.window })
+	w.otherPings = slices.DeleteFunc(w.otherPings, func(at time.Time) bool { return now.Sub(at) > w.window })
 	switch {
-	case w.other == "" && len(w.others) >= duplicatePings && last != "":
+	case w.other == "" && len(w.otherPings) >= duplicatePings && last != "":
 		w.other = last
 		w.log.Error("a second process pings with the id of this invoker: both will run the same activations",
 			"invoker", w.instance.String(), "other", w.other)
-	case w.other != "" && len(w.others) == 0:
+	case w.other != "" && len(w.otherPings) == 0:
 		w.other = ""
 		w.log.Info("the second process with the id of this invoker is gone",
 			"invoker", w.instance.String())

@@ -120,7 +120,7 @@ func decodeOffsetMetadata(text string, committed int64) (offsetMetadata, error) 
 	if b[0] != metadataVersion {
 		return offsetMetadata{}, fmt.Errorf("%w (format %d, this one knows %d)", errMetadataVersion, b[0], metadataVersion)
 	}
-	r := varints{from: bytes.NewReader(b[metadataHead:])}
+	r := varints{input: bytes.NewReader(b[metadataHead:])}
 	n := r.metadata(committed)
 	if r.bad {
 		return offsetMetadata{}, errMetadataForeign
@@ -131,13 +131,13 @@ func decodeOffsetMetadata(text string, committed int64) (offsetMetadata, error) 
 // varints decodes numbers. After the end of the input, or after a number that the encoder
 // never writes, it returns zeros and sets bad. Sums cannot overflow, and memory stays small.
 type varints struct {
-	from *bytes.Reader
-	bad  bool
+	input *bytes.Reader
+	bad   bool
 }
 
 // next reads a number up to a limit.
 func (r *varints) next(limit uint64) int64 {
-	n, err := binary.ReadUvarint(r.from)
+	n, err := binary.ReadUvarint(r.input)
 	r.bad = r.bad || err != nil || n > limit
 	if r.bad {
 		return 0
@@ -146,7 +146,7 @@ func (r *varints) next(limit uint64) int64 {
 }
 
 func (r *varints) signed(limit int64) int64 {
-	n, err := binary.ReadVarint(r.from)
+	n, err := binary.ReadVarint(r.input)
 	r.bad = r.bad || err != nil || n > limit || n < -limit
 	return n
 }
@@ -159,14 +159,14 @@ func (r *varints) metadata(committed int64) (n offsetMetadata) {
 		n.last.newest = r.signed(math.MaxInt64)
 	}
 	at := committed
-	for range r.next(uint64(r.from.Len())) {
+	for range r.next(uint64(r.input.Len())) {
 		at += r.next(maxWindow)
 		word := r.next(2*maxAttempts + 1)
 		n.tried = append(n.tried, attempt{offset: at, attempts: int(word >> 1), begun: word&1 == 1})
 		at++
 	}
 	at = committed
-	for range r.next(uint64(r.from.Len())) {
+	for range r.next(uint64(r.input.Len())) {
 		s := offsetRange{from: at + r.next(maxWindow)}
 		s.end = s.from + r.next(maxWindow)
 		r.bad = r.bad || s.from == at || s.end == s.from || s.end-committed > maxWindow

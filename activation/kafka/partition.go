@@ -27,11 +27,11 @@ type partition struct {
 	reading *retry.Retrier
 
 	// Of its goroutine.
-	reader  *partitionReader
-	measure *time.Ticker
-	grown   time.Time // when it last asked whether the topic has more partitions
-	untried bool      // nothing was fetched yet from the committed offset on
-	drained time.Time // when all was read that there was; zero: never
+	reader    *partitionReader
+	measure   *time.Ticker
+	grown     time.Time // when it last asked whether the topic has more partitions
+	unfetched bool      // nothing was fetched yet from the committed offset on
+	drained   time.Time // when all was read that there was; zero: never
 
 	// Guarded by the feed's mu.
 	progress
@@ -147,7 +147,7 @@ func (p *partition) fetch() ([]record, error) {
 		return nil, p.reposition(p.ctx)
 	}
 	if err == nil {
-		p.untried = false
+		p.unfetched = false
 		p.setEnd(p.reader.end)
 		if p.reader.end == p.reader.offset {
 			p.drained = began
@@ -206,7 +206,7 @@ func (p *partition) locate(ctx context.Context) error {
 	if err != nil {
 		f.log.Warn(unusableMetadata, "group", f.cfg.Group, "partition", p.index, "offset", offset, "bytes", len(text), "error", err)
 	}
-	p.untried = ok
+	p.unfetched = ok
 	p.startAt(offset, ok, m)
 	return nil
 }
@@ -258,7 +258,7 @@ func (p *partition) deliver(first *record) (Delivery, bool) {
 		return Delivery{}, false
 	}
 	d := p.progress.deliver(r)
-	d.Message, d.Partition, d.After, d.from = m, p.index, p.after, p
+	d.Message, d.Partition, d.After, d.partition = m, p.index, p.after, p
 	if f.cfg.Raw {
 		d.Value = r.value
 	}
@@ -273,9 +273,9 @@ func (p *partition) deliver(first *record) (Delivery, bool) {
 	return Delivery{}, false
 }
 
-// begin records that an activation begins to run. If it had begun before, it may be the cause
+// recordStart records that an activation begins to run. If it had begun before, it may be the cause
 // of a crash, so the further attempt is committed at once.
-func (p *partition) begin(run *attempt) {
+func (p *partition) recordStart(run *attempt) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
 	if news, again := p.start(run); news {

@@ -30,7 +30,7 @@ type Pending struct {
 
 type sending struct {
 	offset int64
-	at     time.Time
+	sentAt time.Time
 	reply  string // the topic of its controller
 }
 
@@ -85,7 +85,7 @@ func (p *Pending) Poll(ctx context.Context, completed []string) (waiting, runnin
 		switch {
 		case s.offset >= p.next:
 			waiting++
-		case time.Since(s.at) < p.longest:
+		case time.Since(s.sentAt) < p.longest:
 			if slices.Contains(completed, s.reply) {
 				running++
 			}

@@ -54,12 +54,12 @@ func (c *Cluster) AwaitPrevious(ctx context.Context, cfg PreviousConfig) error {
 // previous looks for a process with our id that was here first.
 type previous struct {
 	PreviousConfig
-	log   *slog.Logger
-	pings healthReader
-	began int64     // the end of the topic when we came
-	last  time.Time // its last sign of life, by our clock; zero: none
-	alive bool      // it pinged while we listened
-	over  bool      // it said goodbye
+	log         *slog.Logger
+	pings       healthReader
+	startEnd    int64     // the end of the topic when we came
+	last        time.Time // its last sign of life, by our clock; zero: none
+	alive       bool      // it pinged while we listened
+	saidGoodbye bool      // it said goodbye
 }
 
 func (p *previous) await(ctx context.Context) error {
@@ -81,10 +81,10 @@ func (p *previous) await(ctx context.Context) error {
 			continue
 		}
 		searching.Succeeded()
-		if p.pings.offset >= p.began && p.gone(time.Now()) {
+		if p.pings.offset >= p.startEnd && p.gone(time.Now()) {
 			if p.alive {
 				p.log.Info("the other process with the id of this invoker is gone", "invoker", p.Instance.String(),
-					"goodbye", p.over, "waited", time.Since(began).Round(time.Millisecond))
+					"goodbye", p.saidGoodbye, "waited", time.Since(began).Round(time.Millisecond))
 			}
 			return nil
 		}
@@ -105,7 +105,7 @@ func (p *previous) gone(now time.Time) bool {
 	if p.alive {
 		limit = p.Silence
 	}
-	return p.over || now.Sub(p.last) >= limit
+	return p.saidGoodbye || now.Sub(p.last) >= limit
 }
 
 // poll reads the pings of the last moment, and then the new ones.
@@ -114,7 +114,7 @@ func (p *previous) poll(ctx context.Context) error {
 		return err
 	}
 	if !p.pings.located {
-		if err := p.locate(ctx); err != nil || p.pings.offset == p.began {
+		if err := p.locate(ctx); err != nil || p.pings.offset == p.startEnd {
 			return err
 		}
 	}
@@ -122,16 +122,16 @@ func (p *previous) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.began = min(p.began, p.pings.end) // the log may have been cut meanwhile
+	p.startEnd = min(p.startEnd, p.pings.end) // the log may have been cut meanwhile
 	for _, r := range received {
 		switch {
 		case r.Instance.ID != p.Instance.ID:
 		case p.Dead != "" && r.process() == p.Dead:
-			p.last, p.over = time.Time{}, false // it had waited for any other itself
-		case r.offset < p.began:
+			p.last, p.saidGoodbye = time.Time{}, false // it had waited for any other itself
+		case r.offset < p.startEnd:
 			p.found(r)
 		default:
-			p.came(r)
+			p.notePing(r)
 		}
 	}
 	return nil
@@ -139,7 +139,7 @@ func (p *previous) poll(ctx context.Context) error {
 
 // locate goes to the first ping that is fresh.
 func (p *previous) locate(ctx context.Context) (err error) {
-	if p.began, err = p.pings.locate(ctx); err != nil {
+	if p.startEnd, err = p.pings.locate(ctx); err != nil {
 		return err
 	}
 	fresh, err := p.pings.find(ctx, time.Now().Add(-p.Fresh).UnixMilli())
@@ -153,17 +153,17 @@ func (p *previous) locate(ctx context.Context) (err error) {
 // found takes note of a ping that was there when we came.
 func (p *previous) found(ping receivedPing) {
 	now := time.Now()
-	p.over = !ping.Enabled
+	p.saidGoodbye = !ping.Enabled
 	// From here on the wall clock does not matter: were it stepped back by a day
 	// while we wait, we should wait for a day.
 	p.last = now.Add(-max(now.Sub(ping.time), 0))
 }
 
-// came takes note of a ping that came while we listened.
-func (p *previous) came(ping receivedPing) {
-	p.over = !ping.Enabled
+// notePing takes note of a ping that came while we listened.
+func (p *previous) notePing(ping receivedPing) {
+	p.saidGoodbye = !ping.Enabled
 	p.last = time.Now()
-	if p.over || p.alive {
+	if p.saidGoodbye || p.alive {
 		return
 	}
 	p.alive = true

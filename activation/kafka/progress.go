@@ -104,9 +104,9 @@ func (p *progress) skipTo(offset int64) {
 	p.earlier = p.earlier[i:]
 }
 
-// has reports whether an activation is open still. If not, it is completed, or its
+// isOpen reports whether an activation is open still. If not, it is completed, or its
 // record is not there any more.
-func (p *progress) has(run *attempt) bool {
+func (p *progress) isOpen(run *attempt) bool {
 	i, found := find(p.open, run.offset)
 	return found && p.open[i] == run
 }
@@ -114,7 +114,7 @@ func (p *progress) has(run *attempt) bool {
 // start records that an activation begins to run. It reports whether that is news,
 // and whether it had begun in an earlier process.
 func (p *progress) start(run *attempt) (news, again bool) {
-	if run.here || !p.has(run) {
+	if run.here || !p.isOpen(run) {
 		return false, false
 	}
 	again = run.tried()
@@ -125,7 +125,7 @@ func (p *progress) start(run *attempt) (news, again bool) {
 
 // end records that an activation is completed, and reports whether that is news.
 func (p *progress) end(run *attempt) bool {
-	if !p.has(run) {
+	if !p.isOpen(run) {
 		return false
 	}
 	i, _ := find(p.open, run.offset)

@@ -72,17 +72,17 @@ func (r *partitionReader) fetchWithin(ctx context.Context, wait time.Duration, c
 		return nil, fmt.Errorf("fetch from topic %s at offset %d: %w", r.topic, r.offset, err)
 	}
 	r.end = res.HighWatermark
-	records, err := r.take(res.Records)
+	records, err := r.readBatch(res.Records)
 	if err != nil {
 		return records, fmt.Errorf("read records of topic %s: %w", r.topic, err)
 	}
 	return records, nil
 }
 
-// take copies the records out of the client's buffers and advances the offset. A broker sends
+// readBatch copies the records out of the client's buffers and advances the offset. A broker sends
 // whole batches, so an answer may begin below the requested offset. Records before a fault
 // count; the fault appears again when its own offset is requested.
-func (r *partitionReader) take(from wire.RecordReader) (records []record, err error) {
+func (r *partitionReader) readBatch(from wire.RecordReader) (records []record, err error) {
 	for {
 		next, err := from.ReadRecord()
 		if err != nil {
@@ -127,9 +127,9 @@ func (r *partitionReader) skipControl(from wire.RecordReader) {
 	}
 }
 
-// has reports whether the log still contains a record, or may have contained it: an expired
+// stillHas reports whether the log still contains a record, or may have contained it: an expired
 // record does not show that the log is another one.
-func (r *partitionReader) has(ctx context.Context, last lastRecord) (bool, error) {
+func (r *partitionReader) stillHas(ctx context.Context, last lastRecord) (bool, error) {
 	back := r.offset
 	defer func() { r.offset = back }()
 	for range 3 {

@@ -44,7 +44,7 @@ func TestReaderTakesWhatABrokerMaySend(t *testing.T) {
 		"a fault at the offset":     {answer{nil, fault}, nil, 5, fault},
 	} {
 		r := &partitionReader{offset: 5}
-		records, err := r.take(&c.answer)
+		records, err := r.readBatch(&c.answer)
 		var got []int64
 		for _, one := range records {
 			got = append(got, one.offset)

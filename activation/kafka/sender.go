@@ -59,7 +59,7 @@ func (s *topicSender) run() {
 	idle := time.NewTimer(s.producer.cfg.IdleAfter)
 	defer idle.Stop()
 	for {
-		batch, more := s.take()
+		batch, more := s.nextBatch()
 		if len(batch) > 0 {
 			s.deliver(batch)
 			continue
@@ -79,9 +79,9 @@ func (s *topicSender) run() {
 	}
 }
 
-// take cuts the next batch off the queue. More is false when nothing will come
+// nextBatch cuts the next batch off the queue. More is false when nothing will come
 // any more.
-func (s *topicSender) take() (batch []outgoing, more bool) {
+func (s *topicSender) nextBatch() (batch []outgoing, more bool) {
 	s.producer.mu.Lock()
 	defer s.producer.mu.Unlock()
 	if len(s.queue) == 0 {

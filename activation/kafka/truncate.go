@@ -19,7 +19,7 @@ func (p *partition) verify(ctx context.Context) error {
 	if !last.ok {
 		return nil
 	}
-	same, err := p.reader.has(ctx, last)
+	same, err := p.reader.stillHas(ctx, last)
 	if err != nil || same {
 		return err
 	}
@@ -76,7 +76,7 @@ func (p *partition) reposition(ctx context.Context) error {
 	switch {
 	case start > p.reader.offset:
 		p.skipExpired(start)
-	case newest > 0 || p.untried:
+	case newest > 0 || p.unfetched:
 		return p.diverge(ctx, newest)
 	default: // nothing shows which records were read
 		p.cutAt(start)

@@ -32,18 +32,18 @@ type DiskSpool struct {
 	cfg SpoolConfig
 	log *wal.Log
 
-	mu     sync.Mutex
-	docs   int         // Append adds documents before they are on disk
-	busy   int         // calls of Append in progress
-	at     wal.Segment // of the oldest document
-	from   int64       // its offset
-	peeked []position  // ends of the documents of the last Peek
+	mu      sync.Mutex
+	docs    int         // Append adds documents before they are on disk
+	busy    int         // calls of Append in progress
+	segment wal.Segment // of the oldest document
+	from    int64       // its offset
+	peeked  []position  // ends of the documents of the last Peek
 }
 
 // position is the end of a document.
 type position struct {
-	at   wal.Segment
-	from int64
+	segment wal.Segment
+	from    int64
 }
 
 // OpenSpool opens a spool with the documents that an earlier process left.
@@ -61,7 +61,7 @@ func OpenSpool(cfg SpoolConfig) (*DiskSpool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
-	s.at = s.log.Oldest()
+	s.segment = s.log.Oldest()
 	return s, nil
 }
 
@@ -102,7 +102,7 @@ func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 	if s.docs == 0 {
 		return nil, nil
 	}
-	for at, from := s.at, s.from; ; at, from = at+1, 0 {
+	for at, from := s.segment, s.from; ; at, from = at+1, 0 {
 		if at == s.log.Head() && (len(docs) > 0 || s.log.Roll() == at) {
 			break // read only segments that are no longer appended to
 		}
@@ -129,7 +129,7 @@ func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 			s.pass(at + 1)
 		}
 	}
-	if len(docs) == 0 && s.busy == 0 && s.at == s.log.Head() {
+	if len(docs) == 0 && s.busy == 0 && s.segment == s.log.Head() {
 		s.docs = 0 // fewer documents were readable than counted
 	}
 	return docs, nil
@@ -138,8 +138,8 @@ func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 // pass removes all files before a segment. A file that cannot be deleted is tried again
 // at the next call.
 func (s *DiskSpool) pass(next wal.Segment) {
-	s.at, s.from = max(s.at, next), 0
-	for n := s.log.Oldest(); n < s.at; n++ {
+	s.segment, s.from = max(s.segment, next), 0
+	for n := s.log.Oldest(); n < s.segment; n++ {
 		if err := s.log.Drop(n); err != nil {
 			s.cfg.Log.Error("a file of the spool cannot be deleted now", "error", err)
 			return
@@ -158,7 +158,7 @@ func (s *DiskSpool) Remove(n int) error {
 		return nil
 	}
 	last := s.peeked[n-1]
-	s.pass(last.at)
+	s.pass(last.segment)
 	s.from = last.from
 	s.docs -= n
 	s.peeked = s.peeked[:copy(s.peeked, s.peeked[n:])]

@@ -19,7 +19,7 @@ const keptLogBytes = 4 << 20
 // deliver sends a batch until each document is written or set aside. It returns the
 // remaining documents if ctx ends.
 func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document) {
-	before, failures := r.taken(), 0
+	before, failures := r.accepted(), 0
 	backoff := retry.Backoff{Min: 2 * r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
 	for len(batch) > 0 {
 		results, err := r.request(ctx, batch)
@@ -200,9 +200,9 @@ func (r *Queue) noteAnswers(results []error) {
 	}
 }
 
-// taken returns the number of documents that the store has accepted. A document that it
+// accepted returns the number of documents that the store has accepted. A document that it
 // already had does not count, because it does not show that the store accepts others.
-func (r *Queue) taken() uint64 {
+func (r *Queue) accepted() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats.Written - r.stats.Conflicts

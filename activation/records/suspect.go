@@ -49,7 +49,7 @@ func (r *Queue) setAside(docs []Document, why []error, beside bool) {
 	if r.overflows() && r.spoolRefused(docs) {
 		return
 	}
-	taken := r.taken()
+	taken := r.accepted()
 	r.mu.Lock()
 	for i, doc := range docs {
 		s := &suspect{doc: doc, since: time.Now(), first: taken, last: taken}
@@ -81,7 +81,7 @@ func (r *Queue) spoolRefused(docs []Document) bool {
 // documents that the store had accepted before the batch.
 func (r *Queue) isolate(doc Document, err error, before uint64) {
 	s := &suspect{doc: doc, since: time.Now(), alone: true, first: before, last: before}
-	taken := r.taken()
+	taken := r.accepted()
 	r.mu.Lock()
 	s.strike(err, taken, taken > before)
 	r.suspects = append(r.suspects, s)
@@ -304,7 +304,7 @@ func (r *Queue) setError(s *suspect, err error) {
 // failedAgain records another failure of a suspect, and rejects it if the document is at
 // fault. A retried suspect moves to the end of the list.
 func (r *Queue) failedAgain(s *suspect, err error, beside bool) {
-	taken := r.taken()
+	taken := r.accepted()
 	r.mu.Lock()
 	s.strike(err, taken, beside)
 	guilty := r.guilty(s)

@@ -74,7 +74,7 @@ func (v Invocation) appendEnv(dst []byte, deadline time.Time) []byte {
 	own := v.context(deadline)
 	env := members{out: append(dst, '{')}
 	for _, p := range v.Env {
-		if taken(own, p.Key) || v.GPU.Owns(p.Key) {
+		if isReserved(own, p.Key) || v.GPU.Owns(p.Key) {
 			continue
 		}
 		env.text(p.Key, envText(p.Value))
@@ -88,8 +88,8 @@ func (v Invocation) appendEnv(dst []byte, deadline time.Time) []byte {
 	return env.end()
 }
 
-// taken reports whether one of the runtime's own variables has this name.
-func taken(own []activation.Member, name string) bool {
+// isReserved reports whether one of the runtime's own variables has this name.
+func isReserved(own []activation.Member, name string) bool {
 	return strings.HasPrefix(name, "__OW_") && slices.ContainsFunc(own, func(p activation.Member) bool {
 		return envName(p.Key) == name
 	})

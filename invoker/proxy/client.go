@@ -120,7 +120,7 @@ func (c *Client) Init(ctx context.Context, body []byte, timeout time.Duration, l
 		}
 		if !pause(ctx, start, start.Add(timeout)) {
 			x.fail(Timeout, x.Err)
-			if over(ctx) {
+			if deadlinePassed(ctx) {
 				x.fail(Cancelled, cmp.Or(context.Cause(ctx), x.Err))
 			}
 			return x
@@ -249,7 +249,7 @@ func failure(ctx context.Context, sent bool, err error) Failure {
 			return Refused
 		}
 	}
-	if over(ctx) {
+	if deadlinePassed(ctx) {
 		return Cancelled
 	}
 	var slow net.Error
@@ -259,9 +259,9 @@ func failure(ctx context.Context, sent bool, err error) Failure {
 	return NoResponse
 }
 
-// over reports whether the context has ended. It also checks the deadline, because a
+// deadlinePassed reports whether the context has ended. It also checks the deadline, because a
 // dialer may see the deadline pass before the context's timer fires.
-func over(ctx context.Context) bool {
+func deadlinePassed(ctx context.Context) bool {
 	end, limited := ctx.Deadline()
 	return ctx.Err() != nil || limited && !time.Now().Before(end)
 }

@@ -64,7 +64,7 @@ func (k claim) finding(section string, results map[string][]*Result, seeds int) 
 	}
 	f := Finding{Section: section, Name: k.name, Claim: k.text, Paper: k.paper, Unit: k.unit, Why: k.why}
 	f.Value, f.Interval, f.Largest = overSeeds(v)
-	f.Verdict = k.judge.of(f.Value.Median, f.Interval, f.Largest)
+	f.Verdict = k.judge.verdict(f.Value.Median, f.Interval, f.Largest)
 	return f
 }
 

@@ -49,25 +49,25 @@ var sections = []section{
 	}},
 	{"Latency against load (Zipf)", append(loadClaims(), claim{
 		"load-large", "the same with large functions only, at load 0.95", "1.15x", "x",
-		runs{"zipf fcfs load=0.95 large", zipfMQFQ + " load=0.95 large"}, over, inRange(1.05, 1.35),
+		runs{"zipf fcfs load=0.95 large", zipfMQFQ + " load=0.95 large"}, meanRatio, inRange(1.05, 1.35),
 		"long runs dwarf a change of function; large is 1.9 s warm or more, as Table 1 has none above 5 s",
 	})},
 	{"Policies on the medium trace", []claim{
 		{"mqfq-d1", "MQFQ, mean latency at D=1", "11.8 s", " s", runs{medium + " tokens=1"}, func(r []*Result) float64 { return mean(r[0]) }, inRange(6, 24),
 			"our footprints and warm share were chosen with this figure and the next in view"},
-		{"fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", runs{"azure fcfs tokens=1", medium + " tokens=1"}, over, inRange(2.2, 8.8),
+		{"fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", runs{"azure fcfs tokens=1", medium + " tokens=1"}, meanRatio, inRange(2.2, 8.8),
 			"FCFS changes function, and swaps, at nearly every run"},
-		{"fcfs-d2", "FCFS over MQFQ at D=2", "2-5x", "x", runs{"azure fcfs", medium}, over, inRange(2, 10),
+		{"fcfs-d2", "FCFS over MQFQ at D=2", "2-5x", "x", runs{"azure fcfs", medium}, meanRatio, inRange(2, 10),
 			"concurrent runs of one function start cold, too"},
-		{"paella-d1", "Paella over MQFQ at D=1", "8-20x", "x", runs{"azure paella tokens=1", medium + " tokens=1"}, over, inRange(4, 40),
+		{"paella-d1", "Paella over MQFQ at D=1", "8-20x", "x", runs{"azure paella tokens=1", medium + " tokens=1"}, meanRatio, inRange(4, 40),
 			"shortest first alternates between functions and evicts what it needs next"},
-		{"paella-d2", "Paella over MQFQ at D=2", "8-20x", "x", runs{"azure paella", medium}, over, inRange(4, 40), "shortest first alternates between functions and evicts what it needs next"},
+		{"paella-d2", "Paella over MQFQ at D=2", "8-20x", "x", runs{"azure paella", medium}, meanRatio, inRange(4, 40), "shortest first alternates between functions and evicts what it needs next"},
 		{"batch-d1", "Batch lies between MQFQ (0) and FCFS (1) at D=1, on a log scale", "between", "",
 			runs{medium + " tokens=1", "azure batch tokens=1", "azure fcfs tokens=1"}, onLogScale, between(),
 			"whole queues change function least, which wins where swaps dominate"},
 		{"batch-d2", "the same at D=2", "between", "", runs{medium, "azure batch", "azure fcfs"}, onLogScale, between(),
 			"a batch runs beside itself and starts cold containers of its own function"},
-		{"naive", "no pool and no memory management over MQFQ", "300x", "x", runs{"azure naive", medium}, over, inRange(150, 600),
+		{"naive", "no pool and no memory management over MQFQ", "300x", "x", runs{"azure naive", medium}, meanRatio, inRange(150, 600),
 			"the queue grows without end, and the ratio with the length of the trace"},
 	}},
 	{"Concurrency D, under three models of interference", concurrencyClaims()},
@@ -81,20 +81,20 @@ var sections = []section{
 			"a batch holds the device for as long as its queue is"},
 	}},
 	{"Overrun T and service times, medium trace", []claim{
-		{"t0", "T=0 over T=10", "2.5x", "x", runs{medium + " overrun=0s", medium + " overrun=10s"}, over, inRange(1.25, 5),
+		{"t0", "T=0 over T=10", "2.5x", "x", runs{medium + " overrun=0s", medium + " overrun=10s"}, meanRatio, inRange(1.25, 5),
 			"without a window nearly every run changes function, and with our footprints swaps; see the light footprints below"},
 		{"t-flat", "largest over smallest for T of 5 to 50", "about 1x", "x",
 			runs{medium + " overrun=5s", medium + " overrun=10s", medium + " overrun=20s", medium + " overrun=50s"}, mostOverLeastMean, atMost(1.5, 2.5),
 			"larger windows help a little more, at the price of fairness"},
-		{"tau", "charging every run 1.0 over charging its function's mean", "up to 2.7x", "x", runs{medium + " fixed-charge=1s", medium + " overrun=10s"}, over, inRange(1.2, 4),
+		{"tau", "charging every run 1.0 over charging its function's mean", "up to 2.7x", "x", runs{medium + " fixed-charge=1s", medium + " overrun=10s"}, meanRatio, inRange(1.2, 4),
 			"a flat charge throttles the short and frequent and lets the long run on"},
 	}},
 	{"Keep-alive TTL, medium trace, swapped out as soon as inactive", []claim{
-		{"ttl-none", "alpha=0 over alpha=2", "1.5x", "x", runs{medium + evicting + noTTL, medium + evicting + alpha2}, over, inRange(1.25, 2.25),
+		{"ttl-none", "alpha=0 over alpha=2", "1.5x", "x", runs{medium + evicting + noTTL, medium + evicting + alpha2}, meanRatio, inRange(1.25, 2.25),
 			"recency keeps what a TTL would; a TTL also keeps memory whose next call is far"},
-		{"ttl-short", "one TTL of 0.1 s over none", "0.75x", "x", runs{medium + evicting + shortTTL, medium + evicting + noTTL}, over, inRange(0.6, 0.9),
+		{"ttl-short", "one TTL of 0.1 s over none", "0.75x", "x", runs{medium + evicting + shortTTL, medium + evicting + noTTL}, meanRatio, inRange(0.6, 0.9),
 			"few gaps are that short, and backlogged flows need no TTL"},
-		{"ttl-global", "one global inter-arrival time over each function's own", "1.15x", "x", runs{medium + evicting + alpha2 + " ttl-global", medium + evicting + alpha2}, over, inRange(1.05, 1.35),
+		{"ttl-global", "one global inter-arrival time over each function's own", "1.15x", "x", runs{medium + evicting + alpha2 + " ttl-global", medium + evicting + alpha2}, meanRatio, inRange(1.05, 1.35),
 			"it shortens the TTL of rare flows, which are not worth keeping"},
 	}},
 	{"Cold starts against pool size, medium trace", append(poolClaims(),
@@ -105,59 +105,59 @@ var sections = []section{
 			func(r []*Result) float64 { return coldPercent(r) - coldPercent(r[1:]) }, atMost(2, 5),
 			"every function keeps its container"})},
 	{"Choice inside the window", []claim{
-		{"preferential", "least virtual time over longest queue, medium trace", "1.01-1.30x", "x", runs{"azure mqfq", medium}, over, inRange(1.01, 1.4),
+		{"preferential", "least virtual time over longest queue, medium trace", "1.01-1.30x", "x", runs{"azure mqfq", medium}, meanRatio, inRange(1.01, 1.4),
 			"it changes function at every run, and with our footprints swaps; see the light footprints below"},
-		{"preferential-zipf", "the same, Zipf", "1.01-1.30x", "x", runs{"zipf mqfq", zipfMQFQ}, over, inRange(1.01, 1.4), "it changes function at every run, and with our footprints swaps; see the light footprints below"},
-		{"eevdf", "EEVDF over MQFQ, medium trace", "1.67x", "x", runs{"azure eevdf", medium}, over, inRange(1.2, 2.5),
+		{"preferential-zipf", "the same, Zipf", "1.01-1.30x", "x", runs{"zipf mqfq", zipfMQFQ}, meanRatio, inRange(1.01, 1.4), "it changes function at every run, and with our footprints swaps; see the light footprints below"},
+		{"eevdf", "EEVDF over MQFQ, medium trace", "1.67x", "x", runs{"azure eevdf", medium}, meanRatio, inRange(1.2, 2.5),
 			"it counts cold starts, but serves nearly in order of arrival"},
-		{"eevdf-zipf", "the same, Zipf", "1.67x", "x", runs{"zipf eevdf", zipfMQFQ}, over, inRange(1.2, 2.5), "it counts cold starts, but serves nearly in order of arrival"},
+		{"eevdf-zipf", "the same, Zipf", "1.67x", "x", runs{"zipf eevdf", zipfMQFQ}, meanRatio, inRange(1.2, 2.5), "it counts cold starts, but serves nearly in order of arrival"},
 	}},
 	{"Two GPUs, high-load trace (6)", []claim{
-		{"gpus-d1", "one GPU over two, D=1", "2.3x", "x", oneOverTwo(1), over, inRange(1.15, 4.6),
+		{"gpus-d1", "one GPU over two, D=1", "2.3x", "x", oneOverTwo(1), meanRatio, inRange(1.15, 4.6),
 			"one device at D=1 is past saturation, where ratios have no limit"},
-		{"gpus-d2", "one GPU over two, D=2", "4x", "x", oneOverTwo(2), over, inRange(2, 8),
+		{"gpus-d2", "one GPU over two, D=2", "4x", "x", oneOverTwo(2), meanRatio, inRange(2, 8),
 			"twice the memory, too: fewer swaps as well as shorter queues"},
-		{"gpus-d3", "one GPU over two, D=3", "4x", "x", oneOverTwo(3), over, inRange(2, 8), "twice the memory, too: fewer swaps as well as shorter queues"},
+		{"gpus-d3", "one GPU over two, D=3", "4x", "x", oneOverTwo(3), meanRatio, inRange(2, 8), "twice the memory, too: fewer swaps as well as shorter queues"},
 	}},
 	// Claims that depend on swapping, with the same small memory size for every function, to
 	// show the effect of our larger sizes.
 	{"Sensitivity: 1.5 GB for every function, 0.75 of the utilization warm work", []claim{
-		{"light-fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", runs{"azure fcfs tokens=1" + light, medium + " tokens=1" + light}, over, inRange(2.2, 8.8),
+		{"light-fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", runs{"azure fcfs tokens=1" + light, medium + " tokens=1" + light}, meanRatio, inRange(2.2, 8.8),
 			"with little to swap FCFS loses only what bursts cost the others"},
 		{"light-fcfs-swap", "the same, FCFS swapping out after every run", "4.4x", "x",
-			runs{"azure fcfs tokens=1 swap-each-run" + light, medium + " tokens=1" + light}, over, inRange(2.2, 8.8),
+			runs{"azure fcfs tokens=1 swap-each-run" + light, medium + " tokens=1" + light}, meanRatio, inRange(2.2, 8.8),
 			"the paper's public code swaps a baseline's memory so; that alone makes such a gap"},
-		{"light-fcfs-d2", "FCFS over MQFQ at D=2", "2-5x", "x", runs{"azure fcfs" + light, medium + light}, over, inRange(2, 10),
+		{"light-fcfs-d2", "FCFS over MQFQ at D=2", "2-5x", "x", runs{"azure fcfs" + light, medium + light}, meanRatio, inRange(2, 10),
 			"concurrent runs of one function start cold under FCFS"},
-		{"light-batch-d1", "Batch over MQFQ at D=1", "> 1x", "x", runs{"azure batch tokens=1" + light, medium + " tokens=1" + light}, over, atLeast(1.02),
+		{"light-batch-d1", "Batch over MQFQ at D=1", "> 1x", "x", runs{"azure batch tokens=1" + light, medium + " tokens=1" + light}, meanRatio, atLeast(1.02),
 			"with little to swap, batches lose to bursts of long runs more than they save"},
 		{"light-batch-place", "Batch lies between MQFQ (0) and FCFS (1) at D=1, on a log scale", "between", "",
 			runs{medium + " tokens=1" + light, "azure batch tokens=1" + light, "azure fcfs tokens=1" + light}, onLogScale, between(), "with little to swap, batches lose to bursts of long runs more than they save"},
-		{"light-t0", "T=0 over T=10", "2.5x", "x", runs{medium + " overrun=0s" + light, medium + light}, over, inRange(1.25, 5),
+		{"light-t0", "T=0 over T=10", "2.5x", "x", runs{medium + " overrun=0s" + light, medium + light}, meanRatio, inRange(1.25, 5),
 			"the effect grows with the footprints"},
-		{"light-preferential", "least virtual time over longest queue", "1.01-1.30x", "x", runs{"azure mqfq" + light, medium + light}, over, inRange(1.01, 1.4), "the effect grows with the footprints"},
-		{"light-gpus", "one GPU over two, D=1", "2.3x", "x", runs{medium + " tokens=1" + light, medium + " tokens=1 devices=2" + light}, over, inRange(1.15, 4.6), "the effect grows with the footprints"},
+		{"light-preferential", "least virtual time over longest queue", "1.01-1.30x", "x", runs{"azure mqfq" + light, medium + light}, meanRatio, inRange(1.01, 1.4), "the effect grows with the footprints"},
+		{"light-gpus", "one GPU over two, D=1", "2.3x", "x", runs{medium + " tokens=1" + light, medium + " tokens=1 devices=2" + light}, meanRatio, inRange(1.15, 4.6), "the effect grows with the footprints"},
 	}},
 	// The TTL's again where all memory fits on the device and coming back is slow,
 	// as when pages come by faults: there a TTL decides whether memory is there
 	// when its function is called.
 	{"Sensitivity: TTL with 500 MB for every function, 0.75 of the utilization warm work, a slow link", []claim{
-		{"light-ttl-none-2", "alpha=0 over alpha=2, 2 GB/s", "1.5x", "x", runs{slow + " swap-bandwidth=2" + noTTL, slow + " swap-bandwidth=2" + alpha2}, over, inRange(1.25, 2.25),
+		{"light-ttl-none-2", "alpha=0 over alpha=2, 2 GB/s", "1.5x", "x", runs{slow + " swap-bandwidth=2" + noTTL, slow + " swap-bandwidth=2" + alpha2}, meanRatio, inRange(1.25, 2.25),
 			"everything fits: what was moved out for nothing comes back, slowly"},
-		{"light-ttl-none", "the same, 1.5 GB/s", "1.5x", "x", runs{slow + " swap-bandwidth=1.5" + noTTL, slow + " swap-bandwidth=1.5" + alpha2}, over, inRange(1.25, 2.25),
+		{"light-ttl-none", "the same, 1.5 GB/s", "1.5x", "x", runs{slow + " swap-bandwidth=1.5" + noTTL, slow + " swap-bandwidth=1.5" + alpha2}, meanRatio, inRange(1.25, 2.25),
 			"without a TTL the link saturates"},
-		{"light-ttl-short", "one TTL of 0.1 s over none, 1.5 GB/s", "0.75x", "x", runs{slow + " swap-bandwidth=1.5" + shortTTL, slow + " swap-bandwidth=1.5" + noTTL}, over, inRange(0.6, 0.9),
+		{"light-ttl-short", "one TTL of 0.1 s over none, 1.5 GB/s", "0.75x", "x", runs{slow + " swap-bandwidth=1.5" + shortTTL, slow + " swap-bandwidth=1.5" + noTTL}, meanRatio, inRange(0.6, 0.9),
 			"bursts come back within it"},
 		{"light-ttl-global", "one global inter-arrival time over each function's own, 1.5 GB/s", "1.15x", "x",
-			runs{slow + " swap-bandwidth=1.5 ttl-global" + alpha2, slow + " swap-bandwidth=1.5" + alpha2}, over, inRange(1.05, 1.35),
+			runs{slow + " swap-bandwidth=1.5 ttl-global" + alpha2, slow + " swap-bandwidth=1.5" + alpha2}, meanRatio, inRange(1.05, 1.35),
 			"the popular functions, which make the mean, stay active either way"},
 	}},
 	{"Beyond the paper: a call a minute behind a hundred busy functions, load 1.1, ten minutes, 80 GB and 128 containers", rareClaims()},
 	{"Beyond the paper: sticky-plus over MQFQ-Sticky with an LRU pool (Zipf)", plusClaims()},
 	{"Beyond the paper: dynamic D of at most 4, MQFQ-Sticky, medium trace", []claim{
-		{"dynamic-4", "over a fixed D=4", "goal <= 1x", "x", runs{medium + " tokens=4 dynamic-tokens", medium + " tokens=4"}, over, goal(1),
+		{"dynamic-4", "over a fixed D=4", "goal <= 1x", "x", runs{medium + " tokens=4 dynamic-tokens", medium + " tokens=4"}, meanRatio, goal(1),
 			"four at once slow each run, and D comes down"},
-		{"dynamic-2", "over the best fixed D, 2", "goal <= 1.5x", "x", runs{medium + " tokens=4 dynamic-tokens", medium}, over, goal(1.5),
+		{"dynamic-2", "over the best fixed D, 2", "goal <= 1.5x", "x", runs{medium + " tokens=4 dynamic-tokens", medium}, meanRatio, goal(1.5),
 			"utilization is full with one busy kernel and would keep D at 1; measured throughput outranks it, but must be learned first"},
 	}},
 }
@@ -166,7 +166,7 @@ func loadClaims() (list []claim) {
 	for _, l := range []float64{0.5, 0.7, 0.85, 0.95} {
 		list = append(list, claim{
 			fmt.Sprintf("load-%.0f", l*100), fmt.Sprintf("FCFS over MQFQ, mean latency at load %.2f", l), "> 2x", "x",
-			runs{fmt.Sprintf("zipf fcfs load=%v", l), fmt.Sprintf(zipfMQFQ+" load=%v", l)}, over, atLeast(2),
+			runs{fmt.Sprintf("zipf fcfs load=%v", l), fmt.Sprintf(zipfMQFQ+" load=%v", l)}, meanRatio, atLeast(2),
 			"below saturation queues are short in any order",
 		})
 	}
@@ -182,7 +182,7 @@ func concurrencyClaims() (list []claim) {
 	}
 	text := func(s string) string { return " s = [" + strings.ReplaceAll(s, ",", " ") + "]" }
 	for _, m := range models {
-		list = append(list, claim{"d2-" + m.name, "MQFQ, D=2 over D=1," + text(m.s), "0.75x", "x", runs{at(mqfq, m.s, 2), at(mqfq, m.s, 1)}, over, inRange(0.6, 0.9),
+		list = append(list, claim{"d2-" + m.name, "MQFQ, D=2 over D=1," + text(m.s), "0.75x", "x", runs{at(mqfq, m.s, 2), at(mqfq, m.s, 1)}, meanRatio, inRange(0.6, 0.9),
 			"a second token adds capacity by 2/s(2) and hides swaps and cold starts"})
 	}
 	for _, m := range models {
@@ -194,7 +194,7 @@ func concurrencyClaims() (list []claim) {
 			"s(3), which is the device's, decides; in some seeds one policy gains much"})
 	}
 	for _, m := range models {
-		list = append(list, claim{"d3-mqfq-" + m.name, "D=3 over D=2, MQFQ," + text(m.s), "> 1x", "x", runs{at(mqfq, m.s, 3), at(mqfq, m.s, 2)}, over, atLeast(1.0001),
+		list = append(list, claim{"d3-mqfq-" + m.name, "D=3 over D=2, MQFQ," + text(m.s), "> 1x", "x", runs{at(mqfq, m.s, 3), at(mqfq, m.s, 2)}, meanRatio, atLeast(1.0001),
 			"three runs do less per second than two where s(3)/3 exceeds s(2)/2, and need three footprints"})
 	}
 	return list
@@ -261,11 +261,11 @@ func gridName(pool int, load float64, d int) string {
 func plusClaims() []claim {
 	pair := runs{"zipf sticky-plus pool=16", zipfMQFQ + " pool=16"}
 	list := []claim{
-		{"plus-mean", "mean latency, load 0.7, 16 containers for 24 functions", "goal <= 0.35x", "x", pair, over, goal(0.35),
+		{"plus-mean", "mean latency, load 0.7, 16 containers for 24 functions", "goal <= 0.35x", "x", pair, meanRatio, goal(0.35),
 			"shortest first inside the window, retention by demand, no start where a container is soon free"},
 		{"plus-p99", "p99 of the same", "goal <= 1x", "x", pair, func(r []*Result) float64 { return ratio(r[0].Latency.P99, r[1].Latency.P99) }, goal(1),
 			"fewer cold starts shorten the worst waits as well"},
-		{"plus-medium", "mean latency, medium trace, defaults", "goal <= 1x", "x", runs{"azure sticky-plus", medium}, over, goal(1),
+		{"plus-medium", "mean latency, medium trace, defaults", "goal <= 1x", "x", runs{"azure sticky-plus", medium}, meanRatio, goal(1),
 			"the pool takes every function: what remains is the order, and swaps hidden behind runs"},
 	}
 	var ours runs
@@ -275,7 +275,7 @@ func plusClaims() []claim {
 				server := fmt.Sprintf(" pool=%d load=%v tokens=%d", p, l, d)
 				ours = append(ours, "zipf sticky-plus"+server)
 				list = append(list, claim{gridName(p, l, d), fmt.Sprintf("pool %d, load %.2f, D=%d", p, l, d), fmt.Sprintf("goal <= %.2fx", claimedRatio), "x",
-					runs{"zipf sticky-plus" + server, zipfMQFQ + server}, over, goal(claimedRatio), ""})
+					runs{"zipf sticky-plus" + server, zipfMQFQ + server}, meanRatio, goal(claimedRatio), ""})
 			}
 		}
 	}
@@ -283,14 +283,14 @@ func plusClaims() []claim {
 		"every choice is made inside the window, so the bound stands"})
 }
 
-// over is the mean latency of one run over that of another.
-func over(r []*Result) float64 { return ratio(r[0].Latency.Mean, r[1].Latency.Mean) }
+// meanRatio is the mean latency of one run over that of another.
+func meanRatio(r []*Result) float64 { return ratio(r[0].Latency.Mean, r[1].Latency.Mean) }
 
 // leastOver is the least of such ratios of several pairs.
 func leastOver(r []*Result) float64 {
 	least := math.Inf(1)
 	for pair := range slices.Chunk(r, 2) {
-		least = min(least, over(pair))
+		least = min(least, meanRatio(pair))
 	}
 	return least
 }

@@ -195,10 +195,10 @@ func (c *GridCell) judge(results [][]*Result, seeds int) {
 
 // A gridGoal is a goal for sticky-plus in the cells of a grid.
 type gridGoal struct {
-	text string
-	most float64
-	over func(GridCell) Over
-	few  bool // only with fewer containers than functions
+	text  string
+	limit float64
+	over  func(GridCell) Over
+	few   bool // only with fewer containers than functions
 }
 
 var gridGoals = []gridGoal{
@@ -224,11 +224,11 @@ func GridSummary(cells []GridCell) Table {
 			}
 			of++
 			v := g.over(c)
-			met += count(v.Median <= g.most)
-			surely += count(v.Interval != nil && v.Interval.High <= g.most)
-			missed += count(v.Interval != nil && v.Interval.Low > g.most)
+			met += count(v.Median <= g.limit)
+			surely += count(v.Interval != nil && v.Interval.High <= g.limit)
+			missed += count(v.Interval != nil && v.Interval.Low > g.limit)
 		}
-		t.Add(fmt.Sprintf(g.text, g.most), met, surely, missed, of)
+		t.Add(fmt.Sprintf(g.text, g.limit), met, surely, missed, of)
 	}
 	seed, bound := 0, 0
 	for _, c := range cells {
@@ -252,7 +252,7 @@ func count(ok bool) int {
 func (c GridCell) excess() (most float64) {
 	for _, g := range gridGoals {
 		if !g.few {
-			most = max(most, g.over(c).Median/g.most)
+			most = max(most, g.over(c).Median/g.limit)
 		}
 	}
 	return most

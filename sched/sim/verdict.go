@@ -68,8 +68,8 @@ type rule struct {
 	everyRun bool // about the largest of all seeds, not their median
 }
 
-// of judges the median of all seeds: its whole interval must lie on one side.
-func (r rule) of(median float64, in *Interval, largest float64) Verdict {
+// verdict judges the median of all seeds: its whole interval must lie on one side.
+func (r rule) verdict(median float64, in *Interval, largest float64) Verdict {
 	switch {
 	case r.everyRun:
 		return r.judge(largest)

@@ -19,12 +19,12 @@ func TestVerdicts(t *testing.T) {
 		{between(), 0.5, Reproduced}, {between(), 1.5, SameDirection}, {between(), -0.5, Not},
 		{goal(1), 1, Met}, {goal(1), 1.1, Missed}, {measured(), 7, Measured},
 	} {
-		if got := c.of(c.value, &Interval{c.value, c.value}, 0); got != c.want {
+		if got := c.verdict(c.value, &Interval{c.value, c.value}, 0); got != c.want {
 			t.Errorf("%v is judged %s, want %s", c.value, got, c.want)
 		}
 	}
 	for largest, want := range map[float64]Verdict{1.1: Missed, 0.9: Met} {
-		if got := inEveryRun(goal(1)).of(0.5, nil, largest); got != want {
+		if got := inEveryRun(goal(1)).verdict(0.5, nil, largest); got != want {
 			t.Errorf("a rule about every run gives %s at a largest of %v, want %s", got, largest, want)
 		}
 	}
@@ -48,11 +48,11 @@ func TestVerdictsNeedTheWholeInterval(t *testing.T) {
 		"nothing was claimed of it":  {measured(), 0, 1, 2, Measured},
 		"from both sides of a place": {between(), -0.1, 0.1, 0.2, Unclear},
 	} {
-		if got := c.of(c.median, &Interval{c.low, c.high}, 0); got != c.want {
+		if got := c.verdict(c.median, &Interval{c.low, c.high}, 0); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
-	if got := goal(1).of(0.5, nil, 0.5); got != Unclear {
+	if got := goal(1).verdict(0.5, nil, 0.5); got != Unclear {
 		t.Errorf("too few seeds: %s, want unclear", got)
 	}
 }

@@ -116,7 +116,7 @@ func familyDefaults(family []*key) string {
 	texts := make([]string, len(family))
 	for i, k := range family {
 		texts[i] = k.defaultText()
-		if k.like != "" {
+		if k.defaultFrom != "" {
 			texts[i] = "(the system's)"
 		}
 	}

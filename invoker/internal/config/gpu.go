@@ -152,7 +152,7 @@ func (g *GPU) complete(given func(key string) bool) {
 // retention returns the value of the rule that selects the container to remove when the
 // pool is full.
 func retention(at *gpu.Rule) value {
-	return own(field(at, "lru | flow-lru | protect-lru | demand", func(s string) (gpu.Rule, error) {
+	return withOwnDescription(field(at, "lru | flow-lru | protect-lru | demand", func(s string) (gpu.Rule, error) {
 		rule, err := gpu.ParseRule(strings.TrimSpace(s))
 		if err != nil {
 			return 0, errBad

@@ -89,12 +89,12 @@ func (o hoconObject) insert(keys []string, v any) {
 		below.insert(keys[1:], v)
 		v = below
 	}
-	o[keys[0]] = over(o[keys[0]], v)
+	o[keys[0]] = mergeValues(o[keys[0]], v)
 }
 
-// over combines the old and the new value of a key: objects merge, any other value
+// mergeValues combines the old and the new value of a key: objects merge, any other value
 // replaces the old one, and resolve decides later if either is pending.
-func over(base, top any) any {
+func mergeValues(base, top any) any {
 	lower, object := base.(hoconObject)
 	upper, merges := top.(hoconObject)
 	_, pending := top.(*hoconPending)
@@ -103,7 +103,7 @@ func over(base, top any) any {
 	case object && merges:
 		merged := maps.Clone(lower)
 		for name, v := range upper {
-			merged[name] = over(merged[name], v)
+			merged[name] = mergeValues(merged[name], v)
 		}
 		return merged
 	case base != nil && pending, undecided && merges:
@@ -171,7 +171,7 @@ func (r *hoconResolver) decide(p *hoconPending, depth int) (any, error) {
 	if err != nil || top == nil {
 		return base, err
 	}
-	return r.resolve(over(base, top), depth+1)
+	return r.resolve(mergeValues(base, top), depth+1)
 }
 
 func (r *hoconResolver) reference(p *hoconPending, depth int) (any, error) {
@@ -240,7 +240,7 @@ func (r *hoconResolver) join(sum, part any, gap string) (any, error) {
 		}
 	case hoconObject:
 		if _, ok := part.(hoconObject); ok {
-			return over(a, part), nil
+			return mergeValues(a, part), nil
 		}
 	}
 	return nil, errors.New("a text, a list and an object cannot be joined")

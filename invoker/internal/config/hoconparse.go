@@ -39,11 +39,11 @@ func parseHOCONText(doc string) (hoconObject, error) {
 	doc = strings.TrimPrefix(doc, "\ufeff")
 	p := &hoconParser{doc: doc, rest: doc}
 	end := ""
-	if p.take(hoconLines); p.next("{") {
+	if p.consume(hoconLines); p.next("{") {
 		end = "}"
 	}
 	root := p.object(end)
-	if p.take(hoconLines); p.rest != "" {
+	if p.consume(hoconLines); p.rest != "" {
 		p.fail("unexpected %c behind the document")
 	}
 	return root, p.err
@@ -73,8 +73,8 @@ func (p *hoconParser) next(text string) bool {
 	return ok
 }
 
-// take consumes and returns the match of a pattern, "" if there is none.
-func (p *hoconParser) take(pattern *regexp.Regexp) string {
+// consume consumes and returns the match of a pattern, "" if there is none.
+func (p *hoconParser) consume(pattern *regexp.Regexp) string {
 	s := pattern.FindString(p.rest)
 	p.rest = p.rest[len(s):]
 	return s
@@ -98,7 +98,7 @@ func (p *hoconParser) block(end, unseparated string, element func()) {
 	if p.depth++; p.depth > hoconDepth {
 		p.fail("nested too deep")
 	}
-	p.take(hoconLines)
+	p.consume(hoconLines)
 	for separated := true; p.err == nil; {
 		switch {
 		case end == "" && p.rest == "" || end != "" && p.next(end):
@@ -109,10 +109,10 @@ func (p *hoconParser) block(end, unseparated string, element func()) {
 			continue
 		}
 		element()
-		separated = strings.Contains(p.take(hoconLines), "\n")
+		separated = strings.Contains(p.consume(hoconLines), "\n")
 		if p.next(",") {
 			separated = true
-			p.take(hoconLines)
+			p.consume(hoconLines)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (p *hoconParser) list() hoconList {
 // values are our defaults, so they are skipped. An included file or URL is refused,
 // because its settings would be lost silently.
 func (p *hoconParser) field(object hoconObject) {
-	if resource := p.take(includeForm); resource != "" {
+	if resource := p.consume(includeForm); resource != "" {
 		if strings.Contains(resource, "file(") || strings.Contains(resource, "url(") {
 			p.fail("include of a file or URL is not served; put its text here")
 		}
@@ -144,7 +144,7 @@ func (p *hoconParser) field(object hoconObject) {
 	if !appending && !p.next("=") && !p.next(":") && !strings.HasPrefix(p.rest, "{") {
 		p.fail("expected = or : or { behind a key, found %c")
 	}
-	p.take(hoconLines)
+	p.consume(hoconLines)
 	v := p.sequence()
 	if appending { // key = ${?key} [v]
 		earlier := &hoconPending{line: p.line(), path: strings.Join(keys, "."), optional: true}
@@ -183,8 +183,8 @@ func (p *hoconParser) key() (keys []string) {
 func (p *hoconParser) sequence() any {
 	all, quoted := &hoconPending{line: p.line()}, false
 	for {
-		gap := p.take(hoconBlanks)
-		p.take(hoconComment)
+		gap := p.consume(hoconBlanks)
+		p.consume(hoconComment)
 		if p.rest == "" || strings.ContainsRune("\n,}]", rune(p.rest[0])) {
 			break
 		}
@@ -239,7 +239,7 @@ func (p *hoconParser) quoted() string {
 		p.rest = p.rest[len(m[0]):]
 		return m[1] + m[2]
 	}
-	text := p.take(hoconQuoted)
+	text := p.consume(hoconQuoted)
 	if text == "" {
 		p.fail("a quote is not closed")
 		return ""

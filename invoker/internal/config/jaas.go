@@ -29,7 +29,7 @@ func parseJAAS(s string) (module string, options map[string]string, err error) {
 		case t.kind == jaasEnd:
 			err = fmt.Errorf("it ends where there should be %s", want)
 		default:
-			err = fmt.Errorf("at character %d there should be %s", t.at, want)
+			err = fmt.Errorf("at character %d there should be %s", t.position, want)
 		}
 		return ""
 	}
@@ -56,9 +56,9 @@ const (
 )
 
 type jaasToken struct {
-	kind byte
-	text string
-	at   int // position of its first byte, from 1
+	kind     byte
+	text     string
+	position int // position of its first byte, from 1
 }
 
 var (
@@ -77,7 +77,7 @@ func jaasTokens(s string) (all []jaasToken, err error) {
 		m := jaasPattern.FindStringSubmatch(s[at:])
 		switch {
 		case at == len(s):
-			return append(all, jaasToken{kind: jaasEnd, at: at + 1}), nil
+			return append(all, jaasToken{kind: jaasEnd, position: at + 1}), nil
 		case m != nil:
 		case strings.HasPrefix(s[at:], "/*"):
 			return nil, fmt.Errorf("the comment at character %d is not closed", at+1)
@@ -86,7 +86,7 @@ func jaasTokens(s string) (all []jaasToken, err error) {
 		default: // in Java, a number is not a word, and another sign is a separate token
 			return nil, fmt.Errorf("character %d is not the beginning of a word: put the text in double quotes", at+1)
 		}
-		t := jaasToken{kind: jaasText, text: m[2] + jaasEscape.ReplaceAllStringFunc(m[3]+m[4], unescapeJava), at: at + 1}
+		t := jaasToken{kind: jaasText, text: m[2] + jaasEscape.ReplaceAllStringFunc(m[3]+m[4], unescapeJava), position: at + 1}
 		if m[1] != "" {
 			t.kind = m[1][0]
 		}

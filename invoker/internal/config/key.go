@@ -14,16 +14,16 @@ type key struct {
 	// matches any path below.
 	name string
 	// env is the variable that sets the key, if it cannot be derived from the name.
-	env      string
-	also     []string // older or shorter names, in order of precedence
-	standard string   // text of the default value; empty: unset
-	like     string   // key whose value is the default
-	doc      string   // description in the documentation
-	section  string   // section of the documentation
-	value    value
-	required bool
-	secret   bool // the value is never printed
-	pairs    bool // a list of K=V whose V is never printed
+	env         string
+	also        []string // older or shorter names, in order of precedence
+	standard    string   // text of the default value; empty: unset
+	defaultFrom string   // key whose value is the default
+	doc         string   // description in the documentation
+	section     string   // section of the documentation
+	value       value
+	required    bool
+	secret      bool // the value is never printed
+	pairs       bool // a list of K=V whose V is never printed
 	// byPolicy keys have the scheduling policy's default until they are set.
 	byPolicy bool
 	// plain keys come from the plain environment and whisk.properties. The JVM sets them
@@ -58,7 +58,7 @@ func tagged(v reflect.Value, section string) []*key {
 			option := func(word string) bool { return slices.Contains(strings.Split(options, ","), word) }
 			all = append(all, &key{
 				name: name, env: f.Tag.Get("env"), also: splitCommas(f.Tag.Get("also")),
-				standard: f.Tag.Get("default"), like: f.Tag.Get("like"), doc: doc, section: section,
+				standard: f.Tag.Get("default"), defaultFrom: f.Tag.Get("like"), doc: doc, section: section,
 				required: option("required"), plain: option("plain"), secret: option("secret"), pairs: option("pairs"), byPolicy: option("policy"),
 				value: valueOf(v.Field(i).Addr().Interface(), f.Tag, option("secret")),
 			})

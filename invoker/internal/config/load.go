@@ -118,11 +118,11 @@ func resolveDefaults(c *Config, all []*key) {
 		byName[k.name] = k
 	}
 	for _, k := range all {
-		if k.like != "" && k.source == "" {
+		if k.defaultFrom != "" && k.source == "" {
 			// Both have the same kind of value, so the text of one is valid for the
 			// other.
-			_ = k.value.setText(byName[k.like].value.text())
-			k.source = "as " + k.like
+			_ = k.value.setText(byName[k.defaultFrom].value.text())
+			k.source = "as " + k.defaultFrom
 		}
 	}
 	c.GPU.complete(func(name string) bool { return byName[name].source != "" })

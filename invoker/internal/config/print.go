@@ -75,9 +75,9 @@ var logins = regexp.MustCompile(`(://[^/@:\s]*:)([^/@\s]+)@`)
 
 func maskLogins(text string) string { return logins.ReplaceAllString(text, "${1}"+mask+"@") }
 
-// all returns the settings for printing: the arguments, the mode, every key in the order
+// allSettings returns the settings for printing: the arguments, the mode, every key in the order
 // of the documentation, and the ignored settings.
-func (c *Config) all() []Setting {
+func (c *Config) allSettings() []Setting {
 	return slices.Concat(c.Identity.settings(), []Setting{c.mode()}, c.settings, c.ignored)
 }
 
@@ -98,7 +98,7 @@ func (c *Config) mode() Setting {
 func (c *Config) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tVALUE\tSOURCE")
-	for _, s := range c.all() {
+	for _, s := range c.allSettings() {
 		value := oneLine(s.Value)
 		if s.Ignored != "" {
 			value = "ignored: " + s.Ignored
@@ -110,7 +110,7 @@ func (c *Config) Print(w io.Writer) error {
 
 // PrintJSON writes the same settings as a JSON array, with untruncated values.
 func (c *Config) PrintJSON(w io.Writer) error {
-	return prettyjson.Write(w, c.all())
+	return prettyjson.Write(w, c.allSettings())
 }
 
 // settings returns the identity arguments, which have no keys.

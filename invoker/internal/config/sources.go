@@ -145,7 +145,7 @@ func (n *node) apply(k *key) error {
 		case at == nil, at.below == nil && k.open(), at.below != nil && !k.value.below:
 			continue
 		}
-		given, source := at.take()
+		given, source := at.consume()
 		if len(given) == 0 || k.plain && strings.TrimSpace(given[0].text) == "" {
 			continue
 		}

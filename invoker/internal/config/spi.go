@@ -36,7 +36,7 @@ var instead = map[string]string{
 // class returns the value of a class name that must be one of served. Only the last part
 // of the name counts, because packages moved between releases.
 func class(at *string, served ...string) value {
-	return own(field(at, "class name ending in "+strings.TrimPrefix(strings.Join(served, " | "), " | "), func(s string) (string, error) {
+	return withOwnDescription(field(at, "class name ending in "+strings.TrimPrefix(strings.Join(served, " | "), " | "), func(s string) (string, error) {
 		s = strings.TrimSuffix(strings.TrimSpace(s), "$")
 		simple := s[strings.LastIndexByte(s, '.')+1:]
 		if why, ok := instead[simple]; ok {

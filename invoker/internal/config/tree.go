@@ -72,9 +72,9 @@ func (n *node) walk(path string, visit func(path string, v *node)) {
 	}
 }
 
-// take returns the values in the subtree that no key has used yet, and marks them as
+// consume returns the values in the subtree that no key has used yet, and marks them as
 // used. The source is that of the last value.
-func (n *node) take() (entries []entry, source string) {
+func (n *node) consume() (entries []entry, source string) {
 	n.walk("", func(path string, v *node) {
 		if !v.used {
 			v.used = true

@@ -65,13 +65,13 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 		return v
 	case *Size:
 		lo, err := parseSize(cmp.Or(tag.Get("min"), "0"))
-		must(err, tag)
+		checkTag(err, tag)
 		return size(at, lo)
 	case *time.Duration:
 		return duration(at)
 	case *[]byte:
 		n, err := strconv.Atoi(tag.Get("bytes"))
-		must(err, tag)
+		checkTag(err, tag)
 		return secretBytes(at, n)
 	case *string:
 		words, limited := tag.Lookup("enum")
@@ -114,12 +114,12 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 // bounds reads a range tag.
 func bounds(tag reflect.StructTag) (lo, hi float64) {
 	_, err := fmt.Sscanf(strings.Replace(tag.Get("range"), "..", " ", 1), "%g %g", &lo, &hi)
-	must(err, tag)
+	checkTag(err, tag)
 	return lo, hi
 }
 
-// must panics if a tag is wrong.
-func must(err error, tag reflect.StructTag) {
+// checkTag panics if a tag is wrong.
+func checkTag(err error, tag reflect.StructTag) {
 	if err != nil {
 		panic(fmt.Sprintf("%s: %v", tag, err))
 	}
@@ -148,8 +148,8 @@ func field[T any](at *T, allowed string, parse func(string) (T, error), format f
 	return v
 }
 
-// own marks the description of the allowed values as special.
-func own(v value) value {
+// withOwnDescription marks the description of the allowed values as special.
+func withOwnDescription(v value) value {
 	v.special = true
 	return v
 }
@@ -171,7 +171,7 @@ func choice(at *string, from ...string) value {
 	if from[0] == "" {
 		allowed = "(empty)" + allowed
 	}
-	return own(field(at, allowed, func(s string) (string, error) {
+	return withOwnDescription(field(at, allowed, func(s string) (string, error) {
 		i := slices.IndexFunc(from, func(one string) bool { return strings.EqualFold(one, strings.TrimSpace(s)) })
 		if i < 0 {
 			return "", errBad
@@ -237,7 +237,7 @@ func duration(at *time.Duration) value {
 
 // secretBytes returns the value of a key of n bytes.
 func secretBytes(at *[]byte, n int) value {
-	return own(field(at, fmt.Sprintf("base64 of %d bytes", n), func(s string) ([]byte, error) {
+	return withOwnDescription(field(at, fmt.Sprintf("base64 of %d bytes", n), func(s string) ([]byte, error) {
 		b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s))
 		if err != nil || len(b) != n {
 			return nil, errBad
@@ -307,7 +307,7 @@ func quoted(at *[]string) value {
 
 // shimModes returns the value of a set of shim modes.
 func shimModes(at *[]string) value {
-	return own(compound(at, "comma-separated, of managed, count and off; managed is among them", func(given []entry) ([]string, error) {
+	return withOwnDescription(compound(at, "comma-separated, of managed, count and off; managed is among them", func(given []entry) ([]string, error) {
 		all, err := elements(given)
 		unknown := func(mode string) bool { return !slices.Contains([]string{"managed", "count", "off"}, mode) }
 		if err != nil || !slices.Contains(all, "managed") || slices.ContainsFunc(all, unknown) {
@@ -398,7 +398,7 @@ func joinPairs[T any](m map[string]T, format func(name string, v T) string) stri
 
 // pairs returns the value of a map that is written as a list of name=value.
 func pairs[T any](at *map[string]T, allowed string, parse func(name, text string) (T, error), format func(T) string) value {
-	return own(compound(at, allowed,
+	return withOwnDescription(compound(at, allowed,
 		func(given []entry) (map[string]T, error) { return parsePairs(given, parse) },
 		func(m map[string]T) string {
 			return joinPairs(m, func(_ string, v T) string { return format(v) })

@@ -86,12 +86,12 @@ func (p *Pool) AddRemoving(memoryMB int) SlotID {
 func (p *Pool) Adoptable() []SlotID {
 	var ids []SlotID
 	for _, l := range []*slotQueue{&p.idle, &p.paused} {
-		for s := range l.all() {
+		for s := range l.elements() {
 			ids = append(ids, s.id)
 		}
 	}
 	for _, c := range p.cells {
-		for s := range c.started.all() {
+		for s := range c.started.elements() {
 			ids = append(ids, s.id)
 		}
 	}

@@ -197,7 +197,7 @@ func (p *Pool) nextExpiry() *slot {
 	if p.cfg.IdleTimeout == Never {
 		return nil
 	}
-	for s := range p.paused.all() {
+	for s := range p.paused.elements() {
 		if !s.kept {
 			return s
 		}

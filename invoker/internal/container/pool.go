@@ -148,7 +148,7 @@ func (p *Pool) Enqueue(now time.Duration, d Demand) {
 
 // Cancel takes back an Enqueue. It reports whether the activation still waited.
 func (p *Pool) Cancel(invocation uint64) bool {
-	for w := range p.queue.all() {
+	for w := range p.queue.elements() {
 		if w.Invocation == invocation {
 			p.queue.remove(w)
 			return true
@@ -164,7 +164,7 @@ func (p *Pool) Cancel(invocation uint64) bool {
 // them, which costs the head nothing. After that, each container that falls idle may be
 // evicted for the head, so a busy function cannot starve a large one.
 func (p *Pool) Next(now time.Duration) (Placement, bool) {
-	for w := range p.queue.all() {
+	for w := range p.queue.elements() {
 		if pl, ok := p.tryStart(now, w); ok {
 			p.queue.remove(w)
 			return pl, true
@@ -286,7 +286,7 @@ func (p *Pool) evictFor(need int) {
 func (p *Pool) victims(lack int) []*slot {
 	var picked []*slot
 	take := func(l *slotQueue) {
-		for s := range l.all() {
+		for s := range l.elements() {
 			if lack <= 0 {
 				return
 			}

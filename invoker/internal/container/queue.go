@@ -17,9 +17,9 @@ func (q *fifo[T]) first() (v T) {
 	return v
 }
 
-// all iterates over the elements in order. The current element may be removed during the
+// elements iterates over the elements in order. The current element may be removed during the
 // iteration.
-func (q *fifo[T]) all() iter.Seq[T] {
+func (q *fifo[T]) elements() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for e := q.Front(); e != nil; {
 			next := e.Next()

@@ -66,7 +66,7 @@ func (p *Pool) Memory() Memory {
 	if p.blocked() {
 		m.Free, m.Spare = 0, p.cfg.MemoryMB
 	}
-	for w := range p.queue.all() {
+	for w := range p.queue.elements() {
 		if w.blocked {
 			m.Needed = max(0, p.used-p.spare()+w.MemoryMB-p.cfg.MemoryMB)
 			break

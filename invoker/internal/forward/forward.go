@@ -44,23 +44,23 @@ type Report struct {
 // candidate is a named invoker.
 type candidate struct {
 	Report
-	at    time.Duration // of the report
-	heard bool          // there was one
+	received time.Duration // of the report
+	heard    bool          // there was one
 }
 
 // Table has the latest report of each named invoker.
 type Table struct {
-	all []candidate
-	// Reports are read since began without a pause, last at read.
-	began, read time.Duration
-	reads       bool // they were read at all
+	candidates []candidate
+	// readingSince is when the present reading without a pause began, lastRead its last read.
+	readingSince, lastRead time.Duration
+	reads                  bool // they were read at all
 }
 
 // New makes a table for the named invokers.
 func New(invokers ...int) *Table {
 	t := &Table{}
 	for _, n := range invokers {
-		t.all = append(t.all, candidate{Report: Report{Invoker: n}})
+		t.candidates = append(t.candidates, candidate{Report: Report{Invoker: n}})
 	}
 	return t
 }
@@ -70,17 +70,17 @@ const readPause = 5 * time.Second
 
 // Read records that reports were read now, if only none.
 func (t *Table) Read(now time.Duration) {
-	if !t.reads || now-t.read >= readPause {
-		t.began = now
+	if !t.reads || now-t.lastRead >= readPause {
+		t.readingSince = now
 	}
-	t.reads, t.read = true, now
+	t.reads, t.lastRead = true, now
 }
 
 // Reported takes a report. Reports of invokers that are not named are ignored.
 func (t *Table) Reported(now time.Duration, r Report) {
-	for i := range t.all {
-		if t.all[i].Invoker == r.Invoker {
-			t.all[i] = candidate{r, now, true}
+	for i := range t.candidates {
+		if t.candidates[i].Invoker == r.Invoker {
+			t.candidates[i] = candidate{r, now, true}
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (c *candidate) refuses(now time.Duration) string {
 		return "sent no ping"
 	case !c.Enabled:
 		return "is disabled"
-	case now-c.at >= Fresh:
-		return fmt.Sprintf("sent no ping for %s", (now - c.at).Round(time.Second))
+	case now-c.received >= Fresh:
+		return fmt.Sprintf("sent no ping for %s", (now - c.received).Round(time.Second))
 	case !c.GPU:
 		return "has no GPU that can be used"
 	}
@@ -102,7 +102,7 @@ func (c *candidate) refuses(now time.Duration) string {
 
 // Settled reports whether every invoker that lives had time to report.
 func (t *Table) Settled(now time.Duration) bool {
-	return t.reads && t.read-t.began >= Fresh && now-t.read < readPause
+	return t.reads && t.lastRead-t.readingSince >= Fresh && now-t.lastRead < readPause
 }
 
 // Status is a named invoker in /status.
@@ -114,9 +114,9 @@ type Status struct {
 
 // Statuses returns what is known of the named invokers, in the order of their names.
 func (t *Table) Statuses(now time.Duration) []Status {
-	all := make([]Status, len(t.all))
-	for i := range t.all {
-		c := &t.all[i]
+	all := make([]Status, len(t.candidates))
+	for i := range t.candidates {
+		c := &t.candidates[i]
 		all[i] = Status{c.Invoker, c.refuses(now), c.Backlog.Milliseconds()}
 	}
 	return all
@@ -128,8 +128,8 @@ func (t *Table) Choose(now time.Duration, namespace, function string, except int
 	var order [Choices]choice // the largest weights, falling
 	n, sum, all := 0, time.Duration(0), time.Duration(0)
 	key := hash(namespace, function)
-	for i := range t.all {
-		c := &t.all[i]
+	for i := range t.candidates {
+		c := &t.candidates[i]
 		if c.Invoker == except || c.refuses(now) != "" {
 			continue
 		}

@@ -173,7 +173,7 @@ func (b *budget) handler(next http.Handler) http.Handler {
 type progress struct {
 	b      *budget
 	c      *connection
-	at     phase
+	phase  phase
 	counts bool
 }
 
@@ -181,13 +181,13 @@ type progress struct {
 func (p *progress) enter(to phase) {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
-	if p.counts && to <= p.at {
+	if p.counts && to <= p.phase {
 		return
 	}
 	if p.counts {
-		p.c.requests[p.at]--
+		p.c.requests[p.phase]--
 	}
-	p.at, p.counts = to, true
+	p.phase, p.counts = to, true
 	p.c.requests[to]++
 	if to == answering {
 		p.c.since = time.Now()
@@ -198,7 +198,7 @@ func (p *progress) enter(to phase) {
 func (p *progress) leave() {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
-	p.c.requests[p.at]--
+	p.c.requests[p.phase]--
 	p.c.since = time.Now()
 	p.b.changed.Broadcast()
 }

@@ -116,7 +116,7 @@ func (c *Condition) Succeeded(log *slog.Logger, text string) {
 // use by many goroutines.
 type Retrier struct {
 	log  *slog.Logger
-	what string
+	task string
 
 	mu        sync.Mutex
 	backoff   Backoff
@@ -126,7 +126,7 @@ type Retrier struct {
 // New returns a Retrier. what names the activity in the log, such as "sending of
 // pings".
 func New(log *slog.Logger, what string) *Retrier {
-	return &Retrier{log: log, what: what, backoff: Default()}
+	return &Retrier{log: log, task: what, backoff: Default()}
 }
 
 // Wait records a failure and sleeps before the next try. It returns false as
@@ -146,7 +146,7 @@ func (r *Retrier) Wait(ctx context.Context, err error) bool {
 func (r *Retrier) Failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.condition.Failed(r.log, r.what+" interrupted, retrying", err)
+	r.condition.Failed(r.log, r.task+" interrupted, retrying", err)
 }
 
 // Succeeded records a success.
@@ -154,7 +154,7 @@ func (r *Retrier) Succeeded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.backoff.Reset()
-	r.condition.Succeeded(r.log, r.what+" resumed")
+	r.condition.Succeeded(r.log, r.task+" resumed")
 }
 
 // LastError is the latest failure, empty while requests succeed.

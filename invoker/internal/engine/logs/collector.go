@@ -63,13 +63,13 @@ func (c *Collector) Add(raw []byte) {
 		c.ends[stream]++
 		if before != "" { // text that the user did not end with a line feed
 			line.Log = before
-			if c.keep(line, len(raw)) && c.req.Raw {
+			if c.addLine(line, len(raw)) && c.req.Raw {
 				c.raw = append(c.raw, encodeLine(line))
 			}
 		}
 		return
 	}
-	kept := c.keep(line, len(raw))
+	kept := c.addLine(line, len(raw))
 	if kept && c.req.Raw {
 		c.raw = append(c.raw, bytes.Clone(raw))
 	}
@@ -82,9 +82,9 @@ func (c *Collector) Add(raw []byte) {
 // past the limit need not be parsed if not.
 func mayEnd(raw []byte) bool { return bytes.IndexByte(raw, Sentinel[0]) >= 0 }
 
-// keep adds a line to the result if the limit allows. The limit counts the
+// addLine adds a line to the result if the limit allows. The limit counts the
 // bytes of the log file, as OpenWhisk does.
-func (c *Collector) keep(line Line, rawLen int) bool {
+func (c *Collector) addLine(line Line, rawLen int) bool {
 	if c.truncated {
 		return false
 	}

@@ -77,7 +77,7 @@ type Joint struct {
 // Daemons are the daemons of a host.
 type Daemons struct {
 	options Options
-	all     map[string]*daemon
+	daemons map[string]*daemon
 	stop    chan struct{}
 	once    sync.Once
 	wg      sync.WaitGroup
@@ -92,16 +92,16 @@ func Start(ctx context.Context, o Options) (*Daemons, error) {
 		return nil, fmt.Errorf("find the MPS control daemon: %w", err)
 	}
 	o.Program = program
-	d := &Daemons{options: o, all: map[string]*daemon{}, stop: make(chan struct{})}
+	d := &Daemons{options: o, daemons: map[string]*daemon{}, stop: make(chan struct{})}
 	for _, device := range o.Devices {
 		one := newDaemon(device, o, d.stop)
 		if err := one.prepare(); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
-		d.all[device] = one
+		d.daemons[device] = one
 		d.wg.Go(one.keep)
 	}
-	for _, one := range d.all {
+	for _, one := range d.daemons {
 		if err := one.await(ctx); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
@@ -130,7 +130,7 @@ func (o Options) withDefaults() Options {
 
 // Join is where the daemon of a device is; false if it has none.
 func (d *Daemons) Join(device string) (Joint, bool) {
-	one, there := d.all[device]
+	one, there := d.daemons[device]
 	if !there {
 		return Joint{}, false
 	}
@@ -147,7 +147,7 @@ func (d *Daemons) Close() error {
 	d.once.Do(func() { close(d.stop) })
 	d.wg.Wait()
 	var errs []error
-	for _, one := range d.all {
+	for _, one := range d.daemons {
 		errs = append(errs, one.remove())
 	}
 	return errors.Join(errs...)

@@ -49,14 +49,14 @@ type Roster struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	known  map[container.ID]*Entry // from create to removal
-	closed bool
+	mu          sync.Mutex
+	entriesByID map[container.ID]*Entry // from create to removal
+	closed      bool
 }
 
 // New returns an empty roster.
 func New(options Options) *Roster {
-	r := &Roster{options: options, died: make(chan container.ID, maxDeaths), known: map[container.ID]*Entry{}}
+	r := &Roster{options: options, died: make(chan container.ID, maxDeaths), entriesByID: map[container.ID]*Entry{}}
 	r.base, r.cancel = context.WithCancel(context.Background())
 	r.sweeper = newSweeper(options.Remove, r.Spawn)
 	return r
@@ -78,16 +78,16 @@ func (r *Roster) Close() bool {
 	r.cancel()
 	r.wg.Wait()
 	close(r.died)
-	for _, entry := range r.all() {
+	for _, entry := range r.entries() {
 		entry.closeTail()
 	}
 	return true
 }
 
-func (r *Roster) all() []*Entry {
+func (r *Roster) entries() []*Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.known))
+	return slices.Collect(maps.Values(r.entriesByID))
 }
 
 // Died delivers the containers that ended or vanished without a removal.
@@ -158,7 +158,7 @@ func (r *Roster) Remember(id container.ID) {
 	k.ctx, k.cancel = context.WithCancel(r.base)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known[id] = k
+	r.entriesByID[id] = k
 }
 
 // HandOut records that the caller has a container. A death before HandOut is reported
@@ -166,7 +166,7 @@ func (r *Roster) Remember(id container.ID) {
 func (r *Roster) HandOut(id container.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.known[id]
+	k := r.entriesByID[id]
 	if k == nil { // removed already
 		return
 	}
@@ -179,8 +179,8 @@ func (r *Roster) HandOut(id container.ID) {
 // Forget drops a container. Its death is not reported any more.
 func (r *Roster) Forget(id container.ID) {
 	r.mu.Lock()
-	k := r.known[id]
-	delete(r.known, id)
+	k := r.entriesByID[id]
+	delete(r.entriesByID, id)
 	r.mu.Unlock()
 	if k != nil {
 		k.cancel()
@@ -192,14 +192,14 @@ func (r *Roster) Forget(id container.ID) {
 func (r *Roster) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.known)
+	return len(r.entriesByID)
 }
 
 // Find returns a container, or nil.
 func (r *Roster) Find(id container.ID) *Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.known[id]
+	return r.entriesByID[id]
 }
 
 // HandedOut lists the containers that the caller has.
@@ -207,7 +207,7 @@ func (r *Roster) HandedOut() []container.ID {
 	var ids []container.ID
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, k := range r.known {
+	for id, k := range r.entriesByID {
 		if k.handedOut {
 			ids = append(ids, id)
 		}
@@ -219,7 +219,7 @@ func (r *Roster) HandedOut() []container.ID {
 func (r *Roster) RecordEnd(id container.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.known[id]
+	k := r.entriesByID[id]
 	if k == nil || k.dead {
 		return
 	}
@@ -246,7 +246,7 @@ func (r *Roster) reportDeath(id container.ID) {
 func (r *Roster) RecordOOM(id container.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.known[id]; k != nil && !k.oom {
+	if k := r.entriesByID[id]; k != nil && !k.oom {
 		k.oom = true
 		close(k.oomed)
 	}
@@ -275,7 +275,7 @@ func (r *Roster) Logs(ctx context.Context, id container.ID, req container.LogReq
 func (r *Roster) Tail(id container.ID) (*Entry, *logs.Tail) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.known[id]
+	k := r.entriesByID[id]
 	if k == nil || r.closed {
 		return nil, nil
 	}

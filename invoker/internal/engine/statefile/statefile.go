@@ -85,10 +85,10 @@ func (d *Dir) Write(s container.StateFile) {
 		d.fail(s.Name, err)
 		return
 	}
-	d.keep(s.Name, f)
+	d.store(s.Name, f)
 }
 
-func (d *Dir) keep(name string, f *os.File) {
+func (d *Dir) store(name string, f *os.File) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open[name] = f
@@ -124,7 +124,7 @@ func (d *Dir) SetActivity(name string, is container.Activity, since time.Time, m
 	var err error
 	if f == nil {
 		if f, err = os.OpenFile(d.file(name), os.O_RDWR, 0); err == nil {
-			d.keep(name, f)
+			d.store(name, f)
 		}
 	}
 	if err == nil {

@@ -159,24 +159,24 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 
 // stream is a sequence of server-sent events. It is compressed if the page accepts that.
 type stream struct {
-	to      io.Writer
+	out     io.Writer
 	zip     *gzip.Writer // nil: plain
 	control *http.ResponseController
 }
 
 func newStream(w http.ResponseWriter, r *http.Request) *stream {
 	w = httpserver.Stream(w)
-	s := &stream{to: w, control: http.NewResponseController(w)}
+	s := &stream{out: w, control: http.NewResponseController(w)}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 		s.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // a level that exists
-		s.to = s.zip
+		s.out = s.zip
 	}
 	return s
 }
 
 func (s *stream) send(name string, data []byte) error {
-	if _, err := fmt.Fprintf(s.to, "event: %s\ndata: %s\n\n", name, data); err != nil {
+	if _, err := fmt.Fprintf(s.out, "event: %s\ndata: %s\n\n", name, data); err != nil {
 		return err
 	}
 	if s.zip != nil {

@@ -29,19 +29,19 @@ func Describe(a *Trace) []Sentence {
 	if a.Refused != "" {
 		t.add(a.Answered, "Did not run: %s", a.Refused)
 		t.ending(a)
-		return t.all
+		return t.sentences
 	}
 	t.waiting(a)
 	t.start(a)
 	t.run(a)
 	t.ending(a)
-	return t.all
+	return t.sentences
 }
 
-type describer struct{ all []Sentence }
+type describer struct{ sentences []Sentence }
 
 func (t *describer) add(at time.Time, format string, args ...any) {
-	t.all = append(t.all, Sentence{at, fmt.Sprintf(format, args...)})
+	t.sentences = append(t.sentences, Sentence{at, fmt.Sprintf(format, args...)})
 }
 
 func (t *describer) arrival(a *Trace) {

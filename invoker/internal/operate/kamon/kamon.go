@@ -40,7 +40,7 @@ func (g Gatherer) translate(ours []*dto.MetricFamily) []*dto.MetricFamily {
 	for _, f := range ours {
 		for _, r := range rules[f.GetName()] {
 			for _, m := range f.GetMetric() {
-				if r.takes(m) {
+				if r.matches(m) {
 					g.add(made, f, m, r)
 				}
 			}

@@ -98,7 +98,7 @@ func forEach(r rule, values ...string) (all []rule) {
 	return all
 }
 
-func (r rule) takes(m *dto.Metric) bool {
+func (r rule) matches(m *dto.Metric) bool {
 	return r.only == "" || len(m.GetLabel()) > 0 && m.GetLabel()[0].GetValue() == r.only
 }
 

@@ -97,7 +97,7 @@ func rows(s *Snapshot) map[string]*Row {
 
 // sorts lists the sort keys with their comparisons. The first is the default.
 var sorts = []struct {
-	by      string
+	column  string
 	compare func(a, b *Row) int
 }{
 	{"queued", func(a, b *Row) int { return b.Queued - a.Queued }},
@@ -112,7 +112,7 @@ var sorts = []struct {
 // Sorts returns the names of the sort keys.
 func Sorts() (names []string) {
 	for _, s := range sorts {
-		names = append(names, s.by)
+		names = append(names, s.column)
 	}
 	return names
 }

@@ -80,14 +80,14 @@ func (a *assigner) assign(ctx context.Context, t tree) (int, error) {
 	return settle(ctx, func() (int, error) {
 		id, err := number(t, a.name)
 		if errors.Is(err, errNoNode) {
-			return a.take(t)
+			return a.tryNext(t)
 		}
 		return id, err
 	})
 }
 
-// take tries to take the next number once.
-func (a *assigner) take(t tree) (int, error) {
+// tryNext tries to take the next number once.
+func (a *assigner) tryNext(t tree) (int, error) {
 	if err := a.ensure(t, counterPath, encodeCounter(0), false); err != nil {
 		return 0, err
 	}
