@@ -43,14 +43,12 @@ var riddled = []string{
 	"docs/divergence.md",
 	"docs/functions.md",
 	"docs/operating.md",
-	"docs/scheduling.md",
 	"docs/shim.md",
 	"gpu/shimctl",
 	"gpu/shimctl/shimtest",
 	"invoker",
 	"invoker/internal/engine/simulated",
 	"invoker/lib/wal",
-	"sched",
 }
 
 // prose counts the words, noun clauses and pronouns of a text.

@@ -1,8 +1,8 @@
 package sched
 
-// batch drains the whole queue of the oldest invocation before another: what was
-// queued when the batch began belongs to it, later arrivals do not, so that one busy
-// function cannot keep the device for ever.
+// batch drains the whole queue of the oldest invocation before another queue. Invocations
+// that were queued when the batch began belong to the batch, later arrivals do not, so that
+// one busy function cannot keep the device for ever.
 type batch struct{ noHooks }
 
 func byBatch(_ *Scheduler, f *flow) key {

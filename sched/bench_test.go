@@ -81,7 +81,7 @@ func (l *load) stepWith(next FlowID) {
 	l.fill()
 }
 
-// end has one of those that run end.
+// end lets a running invocation end.
 func (l *load) end() {
 	l.now += 10 * time.Millisecond
 	if len(l.running) == 0 {

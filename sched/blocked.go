@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Some flows cannot use what others can: they are too large for a device, wait until
+// Some flows cannot start where others can: they are too large for a device, wait until
 // running functions give memory back, or are held by the limit of their namespace. No
-// device idles for them, except where another start would delay them.
+// device idles for such a flow, except where another start would delay it.
 //
-// Two rules keep that fair. A flow beyond the window does not start where it delays one
-// inside it. And a flow that could not have used such a start is not owed it: it moves along,
-// so that a flow that ran alone does not have to wait, later, until others have caught up
-// with all that it used meanwhile. Flows of equal needs are always treated alike by both.
+// Two rules keep that fair. A flow beyond the window does not start where it delays a flow
+// inside it. And a flow that could not have used such a start is not owed the time: it moves
+// along. Otherwise a flow that ran alone would have to wait, later, until others have caught
+// up with all its service. Both rules treat flows of equal needs alike.
 
 // awaited is what flows inside the window wait for on a device.
 type awaited struct {
-	memory     int64 // the most that one of them needs
+	memory     int64 // the most that such a flow needs
 	container  bool
-	namespaces []string // whose limit one of them waits for
+	namespaces []string // whose limit such a flow waits for
 	host       bool
 }
 
@@ -41,8 +41,8 @@ func (a *awaited) add(f *flow, p Placement) {
 	a.host = a.host || p.Lacks&LacksHost != 0
 }
 
-// groupAwaited is what the flows inside the window of a namespace wait for that is itself
-// beyond the window.
+// groupAwaited is awaited for a namespace beyond the window: the wants of its flows inside
+// the namespace's own window.
 type groupAwaited struct {
 	device *device
 	awaited
@@ -70,7 +70,7 @@ func (g *group) awaits(d *device) *awaited {
 	return nil
 }
 
-// delays reports whether a start of a flow beyond the window would delay those that wait for
+// delays reports whether a start of a flow beyond the window would delay flows that wait for
 // a device.
 func (s *Scheduler) delays(d *device, f *flow, p Placement) bool {
 	if d.delays(&d.awaited, f, p) {
@@ -99,7 +99,8 @@ func (s *Scheduler) isHeld(c candidate) bool {
 }
 
 // roomBeside reports whether a flow that needs so much memory could start once the present
-// runs have ended, even if another starts now beside those that began like that.
+// runs inside the window have ended, if another starts now. Runs that began beyond the window
+// count as if they stayed.
 func (d *device) roomBeside(memory int64, p Placement) bool {
 	need, runs := p.Need, 2
 	for _, it := range d.flights {
@@ -113,7 +114,7 @@ func (d *device) roomBeside(memory int64, p Placement) bool {
 
 // moveAlong follows a start that was charged: siblings that could not have used it fall
 // behind the flow by at most reach, and so do namespaces none of whose flows could have. Inside
-// the window that concerns only those that the device could never serve.
+// the window that concerns only flows that the device could never serve.
 func (s *Scheduler) moveAlong(f *flow, d *device, p Placement, beyond bool) {
 	if s.overrun == endless {
 		return
@@ -127,15 +128,15 @@ func (s *Scheduler) moveAlong(f *flow, d *device, p Placement, beyond bool) {
 	}
 }
 
-// reach is by how much a flow that could not use the starts of another falls behind it. It
-// is more than T, so that those who run beyond the window stay beyond it until the flow has
+// reach is by how much a flow that could not use another's starts falls behind. It is more
+// than T, so that flows that run beyond the window stay beyond it until the waiting flow has
 // its turn.
 func (s *Scheduler) reach() int64 { return s.overrun + max(s.overrun, leastReach) }
 
 const leastReach = int64(10 * time.Second)
 
-// passed is the virtual times of those that could not have used a start and fell behind by
-// more than reach: the least of each need. Those of one need move by the same.
+// passed lists the members that could not have used a start and fell behind by more than
+// reach: the least virtual time of each need. Members of one need move by the same.
 type passed map[int64]int64
 
 func (p passed) add(need, vt int64) {

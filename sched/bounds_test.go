@@ -112,8 +112,8 @@ func TestRebase(t *testing.T) {
 	}
 }
 
-// TestSizeRank: what takes longer never ranks before what is shorter, and alike
-// are only those within a factor of two of each other.
+// TestSizeRank: longer times never rank before shorter ones, and only times within a factor
+// of two of each other rank alike.
 func TestSizeRank(t *testing.T) {
 	least := int64(0)
 	for size := int64(1); size < 1<<51; size += size/100 + 1 {

@@ -18,15 +18,15 @@ type virtualTime struct {
 	// had: when it competes again, its virtual time has moved with the clock since asideAt.
 	aside   bool
 	asideAt int64
-	// passedOver is how far it was moved along because it could not use what others used
-	// (moveAlong), and passedBy the flow that used it last.
+	// passedOver is how far it was moved along because it could not use the starts of others
+	// (moveAlong), and passedBy the flow that started last.
 	passedOver int64
 	passedBy   FlowID
 }
 
 // level is the virtual times of siblings: the flows of a namespace, or all namespaces.
 type level struct {
-	least     int64 // of those that compete, as of the last survey
+	least     int64 // of the members that compete, as of the last survey
 	competing int
 	clock     int64 // global virtual time: the largest value that least has had
 }
@@ -46,7 +46,7 @@ func (l *level) advance() {
 	}
 }
 
-// lead is by how much a sibling is ahead of the one that has had the least.
+// lead is by how much a sibling is ahead of the least served one.
 func (l *level) lead(v *virtualTime) int64 {
 	switch {
 	case v.aside:
@@ -58,7 +58,7 @@ func (l *level) lead(v *virtualTime) int64 {
 }
 
 // enter lifts a sibling that comes back with work: it may not make up for the time that it
-// was away. One that ran ahead keeps its debt.
+// was away. A sibling that ran ahead keeps its debt.
 func (v *virtualTime) enter(l *level) {
 	v.stepBack(l)
 	v.vt = max(v.vt, l.clock)
@@ -66,7 +66,7 @@ func (v *virtualTime) enter(l *level) {
 }
 
 // enter begins to compete for a flow with work queued. It is not behind those of equal
-// needs, which may be far ahead of others that cannot use what they use.
+// needs, which may be far ahead of flows that need more.
 //
 // With Config.Shortest it begins in the middle of the window. Otherwise new functions that
 // are called a few times each would hold global virtual time where it is, and stop those
@@ -104,8 +104,8 @@ func (v *virtualTime) stepBack(l *level) {
 	}
 }
 
-// survey brings the clocks, and what each flow is known to need, up to date: one pass over
-// the flows with work queued.
+// survey brings the clocks and the needs of each flow up to date: one pass over the flows
+// with work queued.
 func (s *Scheduler) survey() {
 	for _, g := range s.spaces {
 		g.level.reset()
@@ -226,8 +226,8 @@ func (s *Scheduler) rebase() {
 	s.root.lower()
 }
 
-// lower moves a sibling down. One that has been away for long stays behind by so much that
-// it is lifted when it returns, and no more.
+// lower moves a sibling down. A sibling that has been away for long stays far enough behind
+// to be lifted when it returns, and no more.
 func (v *virtualTime) lower(by int64) {
 	v.vt -= by
 	v.asideAt -= by

@@ -41,7 +41,7 @@ type Config struct {
 	// CountSetup charges the expected container creation when a run starts. Without it the
 	// creation is charged when the run ends.
 	CountSetup bool `key:"whisk.gpu.charge.setup,policy" doc:"charge the expected creation of a container when its run starts; false: when it ends"`
-	// Correct settles the charge with what was used, at completion. Without
+	// Correct settles the charge with the service really used, at completion. Without
 	// it there is no bound on service: estimates may be wrong for ever.
 	Correct bool `key:"whisk.gpu.charge.correct,policy" doc:"settle a flow's charge with what was used, at completion; without it no bound on service holds"`
 

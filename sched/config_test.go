@@ -71,7 +71,7 @@ func TestBadWeights(t *testing.T) {
 	check.ErrorContains(t, s.SetNamespaceWeight(0, "ns", 0), "ns")
 }
 
-// TestMisusePanics: what the owner does wrong must not be swallowed.
+// TestMisusePanics: mistakes of the owner must not be swallowed.
 func TestMisusePanics(t *testing.T) {
 	for name, misuse := range map[string]func(*Scheduler){
 		"repeated id":        func(s *Scheduler) { s.Enqueue(0, Invocation{ID: 1}) },

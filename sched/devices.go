@@ -30,7 +30,7 @@ func (d *device) hasFree() bool { return d.free() > 0 }
 func (s *Scheduler) anyFree() bool { return slices.ContainsFunc(s.devices, (*device).hasFree) }
 
 // AddDevice brings a device with its tokens D. A device that is leaving comes
-// back with what is still in flight on it.
+// back with its runs in flight.
 func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 	s.clock(now)
 	at, ok := s.find(index)
@@ -60,7 +60,7 @@ func (s *Scheduler) present(index int) *device {
 // allowed is the D that the policy grants where the owner offers tokens.
 func (s *Scheduler) allowed(tokens int) int { return min(max(tokens, 0), s.maxTokens) }
 
-// RemoveDevice takes a device away. What is in flight there still ends with
+// RemoveDevice takes a device away. Runs in flight there still end with
 // Done, Undo or Abandon; queued work stays queued.
 func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	s.clock(now)

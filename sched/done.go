@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Done returns the token of a finished invocation and learns from what it used.
+// Done returns the token of a finished invocation and learns from its usage.
 func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 	it, r := s.end(now, id)
 	service := clamped(used.Service)
@@ -68,8 +68,8 @@ func without[T comparable](list []T, it T) []T {
 	return slices.Delete(list, i, i+1)
 }
 
-// Revised follows a new revision of a flow's function. What was learned is expected of it
-// until its first run has ended, which counts in full. Failures of the former revision are
+// Revised follows a new revision of a flow's function. The former estimate holds until its
+// first run has ended, which counts in full. Failures of the former revision are
 // forgotten, and a pause that followed from them ends: the update may be the fix.
 func (s *Scheduler) Revised(now time.Duration, id FlowID) {
 	s.clock(now)
@@ -90,7 +90,7 @@ func (s *Scheduler) learn(f *flow, service int64) {
 // leastEstimate keeps a function of no measurable service from being free.
 const leastEstimate = int64(time.Microsecond)
 
-// correct charges what was used instead of what was expected.
+// correct charges the service that was used instead of the expected one.
 func (s *Scheduler) correct(f *flow, r *run, service int64) {
 	ratio := float64(service) / float64(r.basis)
 	s.charge(f, scaled(r.charge, ratio)-r.charge, scaled(r.above, ratio)-r.above)

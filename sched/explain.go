@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Explain is the rule that delays a flow now and the one that chose it last. It calls
+// Explain is the rule that delays a flow now and the rule that chose it last. It calls
 // View, and changes nothing that a decision depends on.
 func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	s.clock(now)

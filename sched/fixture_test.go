@@ -42,7 +42,7 @@ func (w *fixture) Work(id FlowID) Work {
 	return testWork{w.devices, func(d int) Placement { return w.placement(w.index[id], d) }}
 }
 
-// testWork is a flow by what a start of it on each device would be.
+// testWork is a flow by its placements.
 type testWork struct {
 	devices int
 	at      func(device int) Placement
@@ -61,7 +61,7 @@ func (w testWork) Outlook() (setup time.Duration, need int64, servable bool) {
 }
 
 func (w *fixture) placement(i, d int) Placement {
-	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Need: int64(i), Room: 20, Shares: i%5 == 0}
+	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Need: int64(i + 1), Room: 20, Shares: i%5 == 0}
 	switch {
 	case w.unfit[i][d]:
 		f.Lacks = LacksDevice

@@ -8,18 +8,18 @@ import (
 // never is a time that does not come.
 const never = math.MaxInt64
 
-// invocation is one that is queued or in flight.
+// invocation is queued or in flight.
 type invocation struct {
 	id      uint64
 	seq     int64 // order of Enqueue: the older head is the smaller seq
 	arrival int64
-	cost    int64 // what the caller expects, 0 for no estimate
+	cost    int64 // service that the caller expects, 0 for no estimate
 	flow    *flow
 	queued  *list.Element // in its flow's queue
 	run     *run          // nil while queued
 }
 
-// run is what a grant adds to an invocation.
+// run is the part of an invocation that a grant adds.
 type run struct {
 	device   *device
 	granted  int64
@@ -69,7 +69,7 @@ type flow struct {
 	dirty    bool // in Scheduler.changed
 	reported State
 
-	deficit int64 // paella: its offset from what all earned; when not queued the deficit
+	deficit int64 // paella: its offset from the common counter; when not queued the deficit
 	batch   int   // batch: how many more of its queue belong to the batch
 }
 

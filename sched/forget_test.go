@@ -19,7 +19,7 @@ func once(t *testing.T, s *Scheduler, now time.Duration, id uint64, f FlowID) ti
 	return now
 }
 
-// TestForgottenInTime: what was learnt of a flow is kept for as long after its
+// TestForgottenInTime: the estimates of a flow are kept for as long after its
 // TTL as is configured, and no longer.
 func TestForgottenInTime(t *testing.T) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "mqfq"} {

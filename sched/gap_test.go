@@ -50,7 +50,7 @@ func (g *gaps) sample(overrun time.Duration, tokens int) {
 				continue
 			}
 			if d >= p.least && d <= p.most {
-				continue // bounds only grow: what was seen stays the worst
+				continue // bounds only grow: the earlier gap stays the worst
 			}
 			p.least, p.most = min(p.least, d), max(p.most, d)
 			if bound := GapBound(overrun, tokens, a.largest, a.weight, b.largest, b.weight); bound > 0 {
@@ -60,8 +60,8 @@ func (g *gaps) sample(overrun time.Duration, tokens int) {
 	}
 }
 
-// pattern is what the runs of a function really take, one after another, and
-// whether it calls at a time at all.
+// pattern is how long the runs of a function really take, one after another, and
+// whether its callers call at a time.
 type pattern struct {
 	name   string
 	weight float64
@@ -111,13 +111,13 @@ type contest struct {
 	spaces   []int // of each pattern; nil for one of all
 	tokens   []int // of each device
 	slow     []int // a device takes so many times as long
-	capacity []int // memory of each device; nil for what suffices
+	capacity []int // memory of each device; nil for enough
 	sizes    []int // memory of each pattern
 	limits   map[string]int
 	adjust   func(*Config)
 	span     time.Duration
 	whole    bool // play the span to its end however many runs that takes
-	// shake changes what others have of the devices, now and then.
+	// shake changes the memory that others have on the devices, now and then.
 	shake func(m *memories) (changed bool)
 	// spoil breaks the scheduler on purpose: at the start, and after a run of
 	// a flow has ended.
@@ -311,7 +311,7 @@ func irregular() map[string][]pattern {
 	}
 }
 
-// spanOf is how long a contest lasts: all of it where there is time.
+// spanOf is how long a contest lasts: the whole span where there is time.
 func spanOf(most time.Duration) time.Duration {
 	switch {
 	case events() > 100_000:

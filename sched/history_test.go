@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 )
@@ -23,6 +24,7 @@ type history struct {
 	present map[int]bool
 	failing map[FlowID]bool
 	counts  map[string]int
+	judged  bool // each choice is compared with the reference's
 }
 
 func newHistory(rng *rand.Rand, policy string, cfg Config) (*history, error) {
@@ -34,14 +36,14 @@ func newHistory(rng *rand.Rand, policy string, cfg Config) (*history, error) {
 	h := &history{
 		rng: rng, s: s, fixture: fixture, check: newChecker(),
 		flying: map[uint64]Choice{}, present: map[int]bool{},
-		counts: map[string]int{}, failing: map[FlowID]bool{},
+		counts: map[string]int{}, failing: map[FlowID]bool{}, judged: slices.Contains(ServedNames(), policy),
 	}
 	h.s.AddDevice(0, 0, 2)
 	h.present[0] = true
 	return h, nil
 }
 
-// event does one random thing and what an owner does after it.
+// event does one random thing and the owner's work after it.
 func (h *history) event() error {
 	h.pass()
 	switch r := h.rng.IntN(1000); {
@@ -112,7 +114,7 @@ func (h *history) enqueue() {
 }
 
 func (h *history) cancel() {
-	id := h.id + 1 // one that is not known
+	id := h.id + 1 // not known
 	if len(h.queued) > 0 && h.rng.IntN(10) > 0 {
 		k := h.rng.IntN(len(h.queued))
 		id = h.queued[k]
@@ -199,7 +201,7 @@ func (h *history) device() {
 	}
 }
 
-// next takes the next choice. It must fit, be the oldest of its flow, and be of a flow inside
+// next takes the next choice. It must be the reference's for the policies that invokers offer, fit, be the oldest of its flow, and be of a flow inside
 // the window unless the rule says otherwise.
 func (h *history) next() (bool, error) {
 	heads := map[FlowID]uint64{}
@@ -208,7 +210,17 @@ func (h *history) next() (bool, error) {
 			heads[id] = f.head().id
 		}
 	}
+	want, may := decision{}, false
+	judged := h.judged && slices.ContainsFunc(h.s.devices, (*device).hasFree)
+	if judged {
+		want, may = decide(h.s, h.now)
+	}
 	got, ok := h.s.Next(h.now)
+	if judged {
+		if err := want.differs(may, got, ok); err != nil {
+			return false, err
+		}
+	}
 	if !ok {
 		return false, h.compare()
 	}
@@ -240,8 +252,8 @@ func (h *history) compare() error {
 	return nil
 }
 
-// variants are the policies as they run by default and with what else changes
-// their course switched on.
+// variants are the policies as they run by default, and with all other settings that change
+// their course.
 func variants() map[string]func(*Config) {
 	return map[string]func(*Config){
 		"": func(*Config) {},

@@ -43,9 +43,9 @@ func byShortest(s *Scheduler, f *flow) key {
 // patience is by how many times its cost a head waits before it counts less.
 const patience = 4
 
-// setupWeight: a set-up serves none of those that wait, and mostly causes another one,
-// of the container that it displaces. So a device drains the queues whose memory it
-// has before it moves others in.
+// setupWeight: a set-up serves no waiting call, and mostly causes another set-up, of the
+// container that it displaces. So a device drains the queues whose memory it has before it
+// moves others in.
 const setupWeight = 8
 
 // sizeRank gives sizes within a factor of two the same rank: expected times are not so

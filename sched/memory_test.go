@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// memories is a View of devices with memory: a flow fits where what it needs is free and
-// its namespace's limit leaves so much, and is unfit where somebody else leaves too little.
+// memories is a View of devices with memory: a flow fits where enough memory is free and its
+// namespace's limit leaves so much, and is unfit where somebody else leaves too little.
 type memories struct {
 	capacity, foreign, used []int
 	needs                   map[FlowID]int
@@ -108,8 +108,8 @@ func (c contest) withLimit(seed uint64) contest {
 	return c
 }
 
-// TestServiceBoundBesideALimit: the functions of a namespace whose memory is limited, and
-// those that no limit holds back, keep the bound among each other, and so do namespaces.
+// TestServiceBoundBesideALimit: the functions of a namespace whose memory is limited keep the
+// bound among each other, functions without a limit do, and so do namespaces.
 func TestServiceBoundBesideALimit(t *testing.T) {
 	worst := result{}
 	for seed := range contests() / 5 {
@@ -158,7 +158,7 @@ func unequal() contest {
 	}
 }
 
-// TestServiceBoundBeyondTheWindow: what a device would idle for is shared as well.
+// TestServiceBoundBeyondTheWindow: time for which a device would idle is shared as well.
 func TestServiceBoundBeyondTheWindow(t *testing.T) {
 	r := unequal().play(t)
 	if r.flows > 1 {

@@ -4,9 +4,9 @@ package sched
 // unfairness: on each dispatch the winner pays 1 - 1/n and the other n-1
 // backlogged flows earn 1/n; a flow whose deficit passed the limit goes first.
 //
-// What all earn is one counter, earned. A flow that competes holds the offset
-// from it, so that its deficit is earned - f.deficit; any other holds the
-// deficit itself.
+// One counter, earned, has the sum that every flow has earned. A flow that competes holds its
+// offset from that counter, so that its deficit is earned - f.deficit; any other flow holds
+// the deficit itself.
 type paella struct {
 	noHooks
 	limit  int64
@@ -45,7 +45,7 @@ func (p *paella) granted(s *Scheduler, f *flow) Rule {
 	return rule
 }
 
-// undone pays the winner back; what the others earned by it they keep.
+// undone pays the winner back; the others keep their earnings.
 func (p *paella) undone(_ *Scheduler, f *flow) {
 	if f.competes {
 		f.deficit -= credit

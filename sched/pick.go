@@ -25,12 +25,12 @@ func (a *rank) before(b *rank) bool {
 	return false
 }
 
-// Next grants a token to the flow and device that come first among those that may run
-// and fit; false if there is none.
+// Next grants a token to the first flow that may run and fits, on the device where it starts
+// soonest; false if there is none.
 //
-// Flows inside the window go by the policy's order. Where none of them can start, a
+// Flows inside the window go by the policy's order. Where no such flow can start, a
 // device would idle: then the flow of least virtual time beyond the window starts, if it
-// delays none of those that wait for the device.
+// delays no flow that waits for the device.
 func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 	s.clock(now)
 	s.waitUntil = never
@@ -114,8 +114,8 @@ func (s *Scheduler) chooseInOrder() candidate {
 	return s.best(func(f *flow) bool { return f != first.flow }, s.orderRank)
 }
 
-// best goes through the flows that compete and pass a condition, and returns the one that
-// comes first of those that can start.
+// best goes through the flows that compete and pass a condition, and returns the first that
+// can start.
 func (s *Scheduler) best(among func(*flow) bool, rankOf func(*flow) rank) (best candidate) {
 	for _, f := range s.backlog {
 		if !f.competes || !among(f) {
@@ -154,8 +154,8 @@ func (s *Scheduler) beyondRank(f *flow) rank {
 
 // fit chooses the device with a free token where the flow fits and starts soonest; among
 // equals the one with most tokens free, then the first. A flow beyond the window delays
-// nobody. What a flow inside the window waits for is noted at the devices where it would
-// fit if less ran.
+// nobody. The wants of a flow inside the window are noted at the devices where it would fit
+// if less ran.
 func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok bool) {
 	s.misfits = s.misfits[:0]
 	for _, d := range s.devices {
@@ -176,7 +176,7 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 		}
 	}
 	switch {
-	case best == nil && !f.ahead:
+	case best == nil && !f.ahead && (s.rules.window || !beyond):
 		for _, m := range s.misfits {
 			a := s.awaits(f, m.device)
 			a.add(f, m.placement)
@@ -235,8 +235,7 @@ func (s *Scheduler) grant(c candidate, rule Rule) Choice {
 	}
 }
 
-// price is a run with what is expected and what is charged for it, to take back or
-// correct later.
+// price is a run with its expected times and its charge, to take back or correct later.
 func (s *Scheduler) price(f *flow, cost int64, p Placement) *run {
 	if cost == 0 {
 		cost = s.usual(f)

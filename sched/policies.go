@@ -95,8 +95,8 @@ func unknown(name string) error {
 	return fmt.Errorf("sched policy %q: must be one of %s", name, strings.Join(PolicyNames(), ", "))
 }
 
-// rules is what makes a policy: where a flow stands in the order of those that may
-// run. Everything else is common to all policies.
+// rules makes a policy: where a flow stands in the order of the flows that may run.
+// Everything else is common to all policies.
 type rules struct {
 	window bool // the overrun T throttles
 	strict bool // as Info has it
@@ -106,7 +106,7 @@ type rules struct {
 	hooks hooks
 }
 
-// hooks follow what becomes of flows.
+// hooks follow the course of flows.
 type hooks interface {
 	// queued and drained follow a flow that begins and ends to compete.
 	queued(s *Scheduler, f *flow)

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Rule is what chose a flow, or what delays it.
+// Rule names why a flow was chosen, or why it waits.
 type Rule uint8
 
-// The rules that choose, then those that delay.
+// The rules that choose, then the rules that delay.
 const (
 	RuleNone    Rule = iota
-	RuleOrder        // first in the policy's order among those that may run
+	RuleOrder        // first in the policy's order among the flows that may run
 	RuleSpare        // beyond the window, on a device that nothing inside it can use
 	RuleDeficit      // its deficit passed the limit (paella)
 	RuleBatch        // the rest of the queue being drained (batch)
@@ -45,7 +45,7 @@ func (r Rule) String() string {
 type Reason struct {
 	Flow    FlowID
 	State   State
-	Rule    Rule          // what delays it; RuleNone if Next would grant it
+	Rule    Rule          // why it waits; RuleNone if Next would grant it
 	Last    Rule          // the rule of its last grant; RuleNone before the first
 	LastAt  time.Duration // when that was
 	Lead    time.Duration // how far its virtual time is ahead
@@ -54,7 +54,7 @@ type Reason struct {
 	Behind  FlowID        // the flow that runs first, or sets global virtual time
 	Until   time.Duration // when a wait, a back-off or an empty flow's TTL ends
 	Failed  int           // runs in a row that failed
-	Missing string        // what is missing where it does not fit, filled in by the owner of the View; may be empty
+	Missing string        // the shortage where it does not fit, filled in by the owner of the View; may be empty
 
 	// Of a flow that may run: the devices, how many of them have a free token, and runs
 	// and tokens of all together.
@@ -75,7 +75,7 @@ func (r Reason) String() string {
 }
 
 // Summary writes the reason for a table that has the flow's name, its state and its
-// lead in columns of their own. It leaves out what changes while nothing happens to
+// lead in columns of their own. It leaves out figures that change while nothing happens to
 // the flow.
 func (r Reason) Summary() string {
 	r.Until = r.Until.Round(time.Millisecond)

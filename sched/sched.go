@@ -7,8 +7,7 @@
 // on map order, so one history always gives one schedule. The owner of a
 // Scheduler calls it from one goroutine at a time.
 //
-// Containers, device memory and activations are outside of it. What a decision needs
-// of them comes through View.
+// Containers, device memory and activations are outside; a decision sees them through View.
 //
 // Each rule has its file: clock (virtual time, of flows and of namespaces), pick (which flow
 // is next, and where), keys (the policies' orders), wait (for a container of one's own),
@@ -36,30 +35,30 @@ type Invocation struct {
 	Cost time.Duration // expected service where the caller has an estimate, else 0
 }
 
-// Lack is what a flow that does not fit on a device waits for there.
+// Lack names the shortage of a flow that does not fit on a device.
 type Lack uint8
 
-// What may be lacking. A flow may lack several things at once.
+// The shortages. A flow may lack several things at once.
 const (
 	LacksMemory    Lack = 1 << iota // device memory that running functions hold
 	LacksContainer                  // a container's place, all of which are in use
-	LacksLimit                      // what its namespace's limit leaves of the device
+	LacksLimit                      // memory within its namespace's limit on the device
 	LacksHost                       // host memory that other containers of devices hold
 	LacksDevice                     // the device could not serve it even if nothing else ran there
 )
 
-// Placement is what starting one invocation of a flow on a device would mean right now.
+// Placement describes a start of a flow's next invocation on a device right now.
 type Placement struct {
 	Start StartKind
 	Setup time.Duration // expected time from token to running: create, init, swap in
 	Fits  bool          // the container and its memory can be had there now
-	Lacks Lack          // what is lacking where it does not fit
-	// Shares means that the run begins in a container in which another one has not ended, and
-	// Anew is what would be lacking for a container without one.
+	Lacks Lack          // the shortages where it does not fit
+	// Shares means that the run begins in a container in which another run has not ended, and
+	// Anew has the shortages for a container without runs.
 	Shares bool
 	Anew   Lack
-	// Need is the device memory that the run and its container hold, Room what the device
-	// has for containers altogether.
+	// Need is the device memory that the run and its container hold, Room the memory that
+	// the device has for containers altogether.
 	Need, Room int64
 }
 
@@ -69,15 +68,15 @@ type View interface {
 	Work(flow FlowID) Work
 }
 
-// Work is what the owner of containers and memory knows of a flow with work queued. A
-// Scheduler calls it from inside Next and Explain, for every such flow: it must return at
-// once, must not call back and changes nothing.
+// Work is a flow with work queued, seen by the owner of containers and memory. A Scheduler
+// calls it from inside Next and Explain, for every such flow: it must return at once, must
+// not call back and changes nothing.
 type Work interface {
 	// Outlook is the least set-up of a start on any device, the device memory that a run
 	// needs, and whether some device could serve the flow now or once the current runs there
 	// have ended.
 	Outlook() (setup time.Duration, need int64, servable bool)
-	// Placement is what a start of the flow's next invocation on a device would be.
+	// Placement describes a start of the flow's next invocation on a device.
 	Placement(device int) Placement
 }
 
@@ -92,14 +91,14 @@ type Choice struct {
 	Rule       Rule          // the rule that chose it
 }
 
-// Usage is what a finished invocation really took.
+// Usage is the time that a finished invocation really took.
 type Usage struct {
 	Service time.Duration // from grant to return of the token, without container creation
 	Setup   time.Duration // container creation and init within the token
 	// Failed means that the container could not be used after the invocation.
 	Failed bool
-	// Outdated means that the function has a newer revision than the one that ran. How
-	// the run ended says nothing about the newer one, so the back-off ignores it.
+	// Outdated means that the function has a newer revision than the one in this run. How
+	// the run ended says nothing about the newer revision, so the back-off ignores it.
 	Outdated bool
 }
 

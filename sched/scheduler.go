@@ -6,7 +6,7 @@ import (
 )
 
 // Scheduler is the one engine under every policy: flows, virtual time, tokens
-// and TTL. What differs between policies is its rules.
+// and TTL. Policies differ by their rules.
 //
 // Times are durations since an epoch that the owner picks, and never go back. The
 // owner calls Next after every other event, again and again until it returns false.
@@ -104,7 +104,7 @@ func (s *Scheduler) Enqueue(now time.Duration, in Invocation) {
 	s.queueGrew(f)
 }
 
-// clamped is a duration within what is accepted.
+// clamped is a duration within the accepted range.
 func clamped(d time.Duration) int64 { return int64(min(max(d, 0), limit)) }
 
 // queueGrew follows a flow that has one more queued invocation.

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// subject is what a script drives: the scheduler or its oracle.
+// subject is the scheduler that a script drives.
 type subject interface {
 	Enqueue(time.Duration, Invocation)
 	Cancel(time.Duration, uint64) bool
@@ -141,7 +141,7 @@ func runScript(t *testing.T, s *script, d *datadriven.TestData, build func(*scri
 	return out.String()
 }
 
-// options are what a script sets of a policy.
+// options are the settings of a policy that a script can change.
 var options = map[string]func(*Config, string){
 	"T":          func(c *Config, v string) { c.Overrun = duration(v) },
 	"gap":        func(c *Config, v string) { c.Gap = duration(v) },

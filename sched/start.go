@@ -2,8 +2,8 @@ package sched
 
 import "fmt"
 
-// StartKind is what a run found when it was dispatched. Every activation of a
-// GPU function carries it in its record.
+// StartKind says how warm a container a run found when it was dispatched. Every activation of
+// a GPU function carries it in its record.
 type StartKind uint8
 
 // The kinds, from the cheapest to the dearest.

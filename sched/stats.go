@@ -13,7 +13,7 @@ type FlowStats struct {
 	Lead     time.Duration // VT less global virtual time
 	Served   uint64        // invocations done
 	// PassedOver is the device time, over the weight, that others used while this flow or
-	// its namespace could not, and that it is not owed. PassedBy is the last of them.
+	// its namespace could not, and that it is not owed. PassedBy used it last.
 	PassedOver time.Duration
 	PassedBy   FlowID
 }
@@ -57,7 +57,7 @@ func (s *Scheduler) Flow(id FlowID) (FlowStats, bool) {
 // Len is how many invocations are queued and in flight.
 func (s *Scheduler) Len() (queued, inFlight int) { return s.queued, s.inFlight }
 
-// setDirty has Changes compare a flow's state with what was reported.
+// setDirty has Changes compare a flow's state with the reported one.
 func (s *Scheduler) setDirty(f *flow) {
 	if !f.dirty && s.state(f) != f.reported {
 		f.dirty = true
@@ -65,8 +65,8 @@ func (s *Scheduler) setDirty(f *flow) {
 	}
 }
 
-// Changes lists what changed state since the last call. The list grows until it is
-// read.
+// Changes lists the flows whose state changed since the last call. The list grows until it
+// is read.
 func (s *Scheduler) Changes() []Change {
 	s.refresh()
 	changes := s.gone

@@ -75,8 +75,9 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 // maxTicked is how many flows one Tick follows; for the others Deadline is due at once.
 const maxTicked = 64
 
-// Tick lets time pass: empty flows whose TTL is over become inactive, flows
-// inactive for long are forgotten, and a wait ends, so that the next call of Next may grant. Of very many flows it follows those that come first.
+// Tick lets time pass: empty flows whose TTL is over become inactive, flows inactive for long
+// are forgotten, and a wait ends, so that the next call of Next may grant. One call follows
+// at most maxTicked flows, the earliest first.
 func (s *Scheduler) Tick(now time.Duration) {
 	s.clock(now)
 	for range maxTicked {

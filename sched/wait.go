@@ -1,14 +1,14 @@
 package sched
 
-// shouldWait reports whether a flow that could start should wait instead: the containers it
-// has serve its whole queue sooner than a new one starts. It waits while a token is empty or
-// others inside the window run meanwhile, and starts before one beyond the window that leads
-// it by more than T.
+// shouldWait reports whether a flow that could start should wait instead: its containers
+// serve its whole queue sooner than a new one starts. It waits while a token is empty or
+// others inside the window run meanwhile, and starts before a flow beyond the window that
+// leads it by more than T (passedOver).
 //
 // With m containers, the first of them free in r, the last of q queued invocations
-// begins at about r + (q-1) x tau/m. A container that starts later than that
-// helps none of them. One that starts sooner lowers the sum of the waits, so a
-// flow with a long queue gets it.
+// begins at about r + (q-1) x tau/m. A container that starts later helps no invocation. A
+// container that starts sooner lowers the sum of the waits, so a flow with a long queue gets
+// it.
 //
 // Expectations may be wrong, so a head waits at most as long as the start it
 // avoids would take: then both choices cost about the same, and it starts.

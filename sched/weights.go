@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// SetWeight sets a flow's weight. The weight is forgotten with the flow. What was
-// charged before stays as it was.
+// SetWeight sets a flow's weight. The weight is forgotten with the flow. Earlier charges
+// stay as they were.
 func (s *Scheduler) SetWeight(now time.Duration, id FlowID, weight float64) error {
 	if err := checkWeight("flow "+id.String(), weight); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,20 @@ func TestGPULimits(t *testing.T) {
 	for _, wrong := range []string{"limits=guest", "limits==1 GB", "limits=guest=much", "shim_modes=count", "shim_modes=managed,vmm", "namespace_limits=guest/f=1 GB"} {
 		key, _, _ := strings.Cut(strings.ReplaceAll(wrong, "_", "."), "=")
 		refused(t, key, "CONFIG_whisk_gpu_"+wrong)
+	}
+}
+
+// TestRivalPoliciesAreRefused: the policies that only the simulator has are no values of
+// whisk.gpu.policy, and the error lists the valid ones.
+func TestRivalPoliciesAreRefused(t *testing.T) {
+	for _, policy := range sched.PolicyNames() {
+		if slices.Contains(sched.ServedNames(), policy) {
+			continue
+		}
+		err := refused(t, "CONFIG_whisk_gpu_policy", "CONFIG_whisk_gpu_policy="+policy)
+		for _, valid := range []string{policy, "sticky-plus", "mqfq-sticky", "fcfs"} {
+			check.ErrorContains(t, err, valid, "%s", policy)
+		}
 	}
 }
 
