@@ -4,47 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
 
-// accept pulls messages while a permit is free, and only then: that is how the
-// pressure of slow containers or a slow store reaches Kafka.
+// accept pulls a message only while a permit is free. That is how the pressure of slow
+// containers or a slow database reaches Kafka.
 func (iv *Invoker) accept(ctx context.Context) {
 	for iv.health.await(ctx) {
-		select {
-		case iv.permits.common <- struct{}{}:
-		case <-ctx.Done():
+		if !iv.completer.reserve(ctx) {
 			return
 		}
 		del, err := iv.ports.Feed.Next(ctx)
 		if err != nil {
-			<-iv.permits.common
+			iv.completer.unreserve()
 			if ctx.Err() == nil {
 				iv.log.Error("feed ended", "error", err)
 			}
 			return
 		}
-		iv.permits.taken.Add(1)
-		p := newPending(iv.completer, del, iv.dispatch.clock())
-		iv.observe.accepted(p)
-		iv.admit(p)
+		if p := iv.completer.accept(del); !del.Completed {
+			iv.admit(p)
+		}
 	}
 }
 
-// way is what becomes of a pending activation.
+// way is the next step of a pending activation.
 type way uint8
 
 const (
 	toFetch   way = iota // its action is not in memory
-	toRun                // in a container of the CPU path's or the GPU scheduler's
+	toRun                // in a container of the CPU path or of the GPU scheduler
 	toForward            // to an invoker that has a GPU
 	toEnd                // it never runs
-	toForget             // an earlier process completed it
 )
 
-// admit sends a pending activation on its way. All but a run may wait, and has a
-// goroutine of its own.
+// admit starts the next step of a pending activation. Every step except a run may block,
+// so it gets a goroutine.
 func (iv *Invoker) admit(p *pending) {
 	defer iv.completer.rescue(p)
 	way, no := iv.decide(p)
@@ -52,16 +50,13 @@ func (iv *Invoker) admit(p *pending) {
 		iv.dispatch.post(arrived{p})
 		return
 	}
-	go iv.carry(p, way, no)
+	iv.admissions.Go(func() { iv.carry(p, way, no) })
 }
 
-// decide finds the way of a pending activation, and how it ends if it never runs.
+// decide returns the next step of a pending activation, and its end if it never runs.
 func (iv *Invoker) decide(p *pending) (way, *ending) {
 	switch {
-	case p.Completed: // all is safe, only its offset was not committed yet
-		iv.observe.interrupted(p, "completed")
-		return toForget, nil
-	case p.Ended != nil:
+	case p.Recovery(false) == delivery.Repeat:
 		return toEnd, iv.repeated(p)
 	case iv.ports.Blacklist.Blocked(p.User.Namespace.Name):
 		return toEnd, iv.blocked(p)
@@ -73,7 +68,7 @@ func (iv *Invoker) decide(p *pending) (way, *ending) {
 	return iv.wayOf(p, a)
 }
 
-// wayOf finds the way of a pending activation whose action is known.
+// wayOf returns the next step of a pending activation whose action is known.
 func (iv *Invoker) wayOf(p *pending, a *activation.Action) (way, *ending) {
 	no := iv.settings.route(p, a)
 	if no == nil {
@@ -93,7 +88,7 @@ func (iv *Invoker) wayOf(p *pending, a *activation.Action) (way, *ending) {
 	return toForward, nil
 }
 
-// carry takes a pending activation along a way that may wait.
+// carry carries out the next step of a pending activation. It may block.
 func (iv *Invoker) carry(p *pending, way way, no *ending) {
 	defer iv.completer.rescue(p)
 	if way == toFetch {
@@ -114,18 +109,16 @@ func (iv *Invoker) carry(p *pending, way way, no *ending) {
 	case toForward:
 		iv.forward(p)
 	case toEnd:
-		iv.completer.complete(p, *no)
-	case toForget:
-		iv.completer.endedElsewhere(p)
+		iv.completer.end(p, *no)
 	}
 }
 
-// repeated is how an activation ended in an earlier process. Its receivers may know
-// it, and a record that is stored already stays as it is.
+// repeated returns the end that the activation had in an earlier process. Its receivers
+// may know this end, and a stored record stays as it is.
 func (iv *Invoker) repeated(p *pending) *ending {
 	iv.log.Info("the end of an activation in an earlier process is sent again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", p.Ended.Response.StatusCode)
 	iv.observe.interrupted(p, "reported")
-	return &ending{record: p.Ended, combined: true, earlier: true, repeated: true}
+	return &ending{End: delivery.End{Record: p.Ended, Combined: true, Earlier: true, Repeated: true}}
 }
 
 // blocked is the end of an activation of a blocked namespace: the shortest ack, no
@@ -134,11 +127,11 @@ func (iv *Invoker) blocked(p *pending) *ending {
 	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // the original's text
 		keyTransID, p.TransID.Root(), keyClass, "InvokerReactive", keyActivation, p.ActivationID)
 	e := appError(textBlocked)
-	e.silent = true
+	e.Silent = true
 	return e
 }
 
-// cached is the action of a pending activation if it is in memory.
+// cached returns the action of a pending activation if it is in memory.
 func (iv *Invoker) cached(p *pending) (*activation.Action, bool) {
 	if p.Revision == "" {
 		return nil, false
@@ -146,16 +139,12 @@ func (iv *Invoker) cached(p *pending) (*activation.Action, bool) {
 	return iv.ports.Actions.Cached(p.Action.FQN(), p.Revision)
 }
 
-// awaitAction is the action of a pending activation, for which it waits.
+// awaitAction waits for the action of a pending activation.
 func (iv *Invoker) awaitAction(ctx context.Context, p *pending) (*activation.Action, error) {
 	ctx, cancel := context.WithTimeout(ctx, iv.settings.fetchTime())
 	defer cancel()
 	return iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)
 }
-
-// maxAttempts is after how many processes that ended while an activation ran
-// it is not run once more: it may be what ended them.
-const maxAttempts = 3
 
 // Texts of activations that were running when an invoker ended.
 const (
@@ -163,37 +152,34 @@ const (
 	textAttempts    = "The invoker ended %d times while the action ran. It is not run again."
 )
 
-// interrupted decides on an activation that an earlier process had begun to
-// run and did not end: it is run again only where its action or the operator
-// allows that, and not for ever. What had not begun just runs. nil lets it run.
+// interrupted returns the end of an activation that an earlier process had begun to run,
+// or nil if it runs. It runs again only if its action or the operator allows that, and not
+// for ever.
 //
-// The record shows a whisk error. The ack does not: after a crash there are as
-// many of these as ran, and a controller that receives three system errors among
-// ten takes the invoker for unhealthy, which this process is not.
+// The record shows a whisk error. The ack does not: a controller that receives three system
+// errors among ten acks takes the invoker for unhealthy, and after a crash there are as many
+// interrupted activations as ran.
 func (iv *Invoker) interrupted(p *pending) *ending {
-	var text string
-	switch {
-	case !p.Begun:
+	text := textInterrupted
+	switch p.Recovery(p.action.Annotations.Rerun(iv.settings.Rerun)) {
+	case delivery.Run:
 		return nil
-	case p.Attempts >= maxAttempts:
+	case delivery.GiveUp:
 		text = fmt.Sprintf(textAttempts, p.Attempts)
-	case p.action.Annotations.Rerun(iv.settings.Rerun):
+	case delivery.RunAgain:
 		iv.log.Info("activation that an earlier process had begun runs again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.Attempts)
 		iv.observe.interrupted(p, "rerun")
 		return nil
-	default:
-		text = textInterrupted
 	}
 	iv.log.Warn("activation that an earlier process had begun is answered with an error", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.Attempts)
 	iv.observe.interrupted(p, "answered")
 	e := refused(activation.StatusWhiskError, text)
-	e.earlier = true
+	e.Earlier = true
 	return e
 }
 
-// maxHops is how often an activation is forwarded before it must be answered:
-// one hop reaches an invoker with a GPU, a second one another when the first has
-// just lost its own. More is a circle.
+// maxHops bounds how often an activation is forwarded. One hop reaches an invoker with a
+// GPU, and a second hop another invoker if the first has just lost its GPU. More is a circle.
 const maxHops = 2
 
 // hops returns how often a pending activation was forwarded.
@@ -204,22 +190,23 @@ func (p *pending) hops() int {
 	return p.Forwarded.Hops
 }
 
-// forward sends an activation on to an invoker that has a GPU, which answers it: from the
-// moment that the broker has the message nothing is acked here and no record is written.
-// An activation that cannot be forwarded waits for a device if this invoker has one, and
-// is answered otherwise. forward may block.
+// forward sends an activation to an invoker that has a GPU, and which answers it: once the
+// broker has the message, nothing is acked here and no record is written. An activation that
+// cannot be forwarded waits for a device if this invoker has one, and is answered otherwise.
+// forward may block.
 func (iv *Invoker) forward(p *pending) {
-	if !p.take(startPass) {
-		return
-	}
 	to, err := iv.ports.GPUHosts.Choose(iv.completer.ctx, p.User.Namespace.Name, p.action.FQN())
 	switch {
 	case err == nil:
 	case iv.completer.ctx.Err() != nil: // the message is delivered again after a restart
-		iv.permits.release(p)
+		iv.completer.take(p, delivery.Event{Kind: delivery.Left})
 		return
 	default:
-		iv.notForwarded(p, *appError(fmt.Sprintf(textNotForwarded, err)))
+		iv.notForwarded(p, appError(fmt.Sprintf(textNotForwarded, err)))
+		return
+	}
+	if !iv.completer.pass(p) {
+		iv.notForwarded(p, refused(activation.StatusWhiskError, fmt.Sprintf(textNotForwarded, "its journal has no space for it")))
 		return
 	}
 	m := *p.Message
@@ -227,15 +214,14 @@ func (iv *Invoker) forward(p *pending) {
 	sent := func(err error) {
 		switch {
 		case err == nil:
-			p.take(endPass)
 			iv.observe.forwarded()
-			iv.completer.endedElsewhere(p)
+			iv.completer.take(p, delivery.Event{Kind: delivery.Passed})
 		case errors.Is(err, ErrUnsent): // the message is delivered again after a restart
 			iv.log.Warn("forward activation", keyActivation, p.ActivationID, "invoker", to, "error", err)
-			iv.permits.release(p)
+			iv.completer.take(p, delivery.Event{Kind: delivery.Left})
 		default:
 			why := fmt.Sprintf("the topic of invoker%d does not take it: %s", to, err)
-			go iv.notForwarded(p, *refused(activation.StatusWhiskError, fmt.Sprintf(textNotForwarded, why)))
+			iv.notForwarded(p, refused(activation.StatusWhiskError, fmt.Sprintf(textNotForwarded, why)))
 		}
 	}
 	if err := iv.ports.Outbox.Forward(iv.completer.ctx, to, m.Encode(), sent); err != nil {
@@ -246,14 +232,25 @@ func (iv *Invoker) forward(p *pending) {
 // textNotForwarded answers an activation that cannot be forwarded.
 const textNotForwarded = "The action asks for a GPU, and its activation could not be passed on to an invoker that has one (whisk.gpu.forward-to): %s."
 
-// notForwarded goes on with an activation that cannot be forwarded.
-func (iv *Invoker) notForwarded(p *pending, e ending) {
-	defer iv.completer.rescue(p)
-	p.take(failPass)
-	if len(iv.settings.GPU.Devices) > 0 {
-		iv.dispatch.post(notReturned{p: p})
+// notForwarded goes on with an activation that cannot be forwarded. It does not block.
+func (iv *Invoker) notForwarded(p *pending, e *ending) {
+	iv.completer.take(p, delivery.Event{Kind: delivery.Refused})
+	iv.dispatch.post(notForwarded{p, e})
+}
+
+// notForwarded reports that an activation cannot be forwarded: it waits for a device here,
+// or ends with the reason.
+type notForwarded struct {
+	p   *pending
+	end *ending
+}
+
+func (e notForwarded) apply(d *dispatcher, now time.Duration) {
+	p := e.p
+	if d.gpus != nil {
+		notReturned{p: p}.apply(d, now)
 		return
 	}
-	iv.log.Error("forward activation", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", string(e.response.Result))
-	iv.completer.complete(p, e)
+	d.log.Error("forward activation", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", string(e.end.response.Result))
+	d.refuse(p, e.end)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
 
 // away is a database that does not answer until the context ends.
@@ -41,15 +42,14 @@ func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-// What an earlier process left of an activation decides whether it runs: what
-// had not begun does, what is completed does not, and what was running only
-// where that is allowed and has not ended too many processes. Whatever happens
-// it is answered once, and what it is answered with is no failure of this
-// invoker in the eyes of a controller.
+// The history of an activation decides whether it runs: it runs if it had not begun, and
+// does not run if it is completed. An interrupted activation runs again only if that is
+// allowed and it has not ended too many processes. It is answered once, and the answer is no
+// failure of this invoker for the controller.
 func TestWhatAnEarlierProcessLeft(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		past     Delivery
+		past     delivery.History
 		setting  bool
 		recorded string // the annotation rerun; empty: none
 		runs     int
@@ -57,19 +57,19 @@ func TestWhatAnEarlierProcessLeft(t *testing.T) {
 		acks     int
 	}{
 		{name: "new", runs: 1, acks: 1},
-		{name: "begun", past: Delivery{Begun: true, Attempts: 1}, answered: "The invoker ended while the action ran.", acks: 1},
-		{name: "begun, stopped in order", past: Delivery{Begun: true}, answered: "The invoker ended while the action ran.", acks: 1},
-		{name: "begun, rerun by setting", past: Delivery{Begun: true, Attempts: 1}, setting: true, runs: 1, acks: 1},
-		{name: "begun, rerun by annotation", past: Delivery{Begun: true, Attempts: 2}, recorded: "true", runs: 1, acks: 1},
-		{name: "begun, not by annotation", past: Delivery{Begun: true, Attempts: 1}, setting: true, recorded: "false", answered: "The invoker ended while", acks: 1},
-		{name: "ended three invokers", past: Delivery{Begun: true, Attempts: 3}, setting: true, recorded: "true", answered: "The invoker ended 3 times", acks: 1},
-		{name: "completed", past: Delivery{Completed: true}, setting: true},
-		{name: "completed, and had begun", past: Delivery{Begun: true, Completed: true, Attempts: 1}, setting: true},
+		{name: "begun", past: delivery.History{Begun: true, Attempts: 1}, answered: "The invoker ended while the action ran.", acks: 1},
+		{name: "begun, stopped in order", past: delivery.History{Begun: true}, answered: "The invoker ended while the action ran.", acks: 1},
+		{name: "begun, rerun by setting", past: delivery.History{Begun: true, Attempts: 1}, setting: true, runs: 1, acks: 1},
+		{name: "begun, rerun by annotation", past: delivery.History{Begun: true, Attempts: 2}, recorded: "true", runs: 1, acks: 1},
+		{name: "begun, not by annotation", past: delivery.History{Begun: true, Attempts: 1}, setting: true, recorded: "false", answered: "The invoker ended while", acks: 1},
+		{name: "ended three invokers", past: delivery.History{Begun: true, Attempts: 3}, setting: true, recorded: "true", answered: "The invoker ended 3 times", acks: 1},
+		{name: "completed", past: delivery.History{Completed: true}, setting: true},
+		{name: "completed, and had begun", past: delivery.History{Begun: true, Completed: true, Attempts: 1}, setting: true},
 	} {
 		withFixture(t, func(t *testing.T, env *fixture) {
 			env.logsAtOnce = true
 			env.history = func(d *Delivery) {
-				d.Begun, d.Attempts, d.Completed = c.past.Begun, c.past.Attempts, c.past.Completed
+				d.History = c.past
 			}
 			env.action("f", func(a *activation.Action) {
 				if c.recorded != "" {
@@ -111,7 +111,7 @@ func forwarding(t *testing.T) (*fixture, Settings) {
 	return env, s
 }
 
-// What is forwarded leaves no ack and no record here, and names whose slot it
+// A forwarded activation has no ack and no record here, and names the invoker whose slot it
 // takes.
 func TestForwardWithoutDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestForwardWithoutDevice(t *testing.T) {
 	})
 }
 
-// The ack of what was passed on frees the slot that the controller took.
+// The ack of a forwarded activation frees the slot that the controller took.
 func TestForwardedIsAckedForItsFirstInvoker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, logs := range []int{0, 10} {
@@ -160,7 +160,7 @@ func TestForwardedIsAckedForItsFirstInvoker(t *testing.T) {
 	})
 }
 
-// What cannot be passed on is answered here, once, with the reason.
+// An activation that cannot be passed on is answered here, once, with the reason.
 func TestForwardThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
@@ -199,8 +199,8 @@ func TestForwardThatIsRefused(t *testing.T) {
 	})
 }
 
-// An invoker that loses its last GPU passes on the activations that wait for it and those
-// that come. They wait here while no other invoker takes them, and after the last hop.
+// An invoker that loses its last GPU passes on the waiting activations and the new ones. They
+// wait here while no other invoker takes them, and after the last hop.
 func TestLostDevicesForward(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosts fakeGPUHosts

@@ -104,7 +104,7 @@ func (d *dispatcher) begin(r *run) {
 func (d *dispatcher) refuse(p *pending, e *ending) {
 	d.goWork(func(context.Context) {
 		defer d.completer.rescue(p)
-		d.completer.complete(p, *e)
+		d.completer.end(p, *e)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -40,6 +41,7 @@ type fixture struct {
 	ackErr  error
 	putErr  error
 
+	fetched    bool              // a scheduler hands activations out
 	history    func(d *Delivery) // sets the state that an earlier process left of each delivery
 	forwarded  []forwarded
 	forwardErr error
@@ -166,7 +168,13 @@ func (h fakeGPUHosts) Choose(context.Context, string, string) (int, error) { ret
 func (env *fixture) Blocked(namespace string) bool { return namespace == "blocked" }
 
 func (env *fixture) Begin(context.Context, activation.ID) error { return nil }
-func (env *fixture) Completed(activation.ID)                    {}
+func (env *fixture) BeginHandback(activation.ID) error          { return nil }
+func (env *fixture) AbortHandback(activation.ID)                {}
+func (env *fixture) CommitHandback(activation.ID) error         { return nil }
+func (env *fixture) AppendFetched(activation.ID, []byte) (delivery.History, bool, error) {
+	return delivery.History{}, true, nil
+}
+func (env *fixture) Completed(activation.ID) {}
 func (env *fixture) KeepUnacknowledged(ids []activation.ID, records [][]byte) []error {
 	for i, id := range ids {
 		rec, err := activation.DecodeRecord(records[i])
@@ -358,7 +366,7 @@ func (env *fixture) invoke(name string, change func(m *activation.Message)) acti
 	if change != nil {
 		change(m)
 	}
-	d := Delivery{Message: m, Offset: offset, Done: func() {
+	d := Delivery{Message: m, Offset: offset, Fetched: env.fetched, Done: func() {
 		env.mu.Lock()
 		defer env.mu.Unlock()
 		env.done = append(env.done, offset)

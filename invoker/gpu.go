@@ -10,6 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -34,7 +35,6 @@ type gpuScheduler struct {
 	failures   startFailures
 	warmStates *warmStates         // nil in classic mode
 	waiting    map[uint64]*pending // submitted and not started
-	permits    *permits
 }
 
 func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error) {
@@ -138,7 +138,7 @@ func (g *gpuScheduler) deadline() (time.Duration, bool) {
 // sees it.
 func (g *gpuScheduler) submit(now time.Duration, p *pending) {
 	g.waiting[p.invocation] = p
-	g.permits.setApart(p)
+	g.d.completer.take(p, delivery.Event{Kind: delivery.SetApart, Bytes: p.size()})
 	p.applyFallback(g.settings)
 	due := time.Duration(0)
 	if g.settings.Overdue > 0 {
@@ -303,7 +303,7 @@ func (g *gpuScheduler) refuse(o scheduler.Order) {
 	p := g.waiting[o.Invocation]
 	delete(g.waiting, o.Invocation)
 	if p.left {
-		g.d.completer.permits.release(p)
+		g.d.completer.take(p, delivery.Event{Kind: delivery.Left})
 		return
 	}
 	if o.Reason == scheduler.WasWithdrawn && p.withdrawn {

@@ -8,53 +8,57 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // textNotReturned answers an activation of which nobody knows who has it.
 const textNotReturned = "The invoker gave the activation back to its scheduler, which did not answer."
 
-// returns reports whether an activation is given back instead of being queued: the
-// invoker drains, or it asks for a GPU and none can be used. One that was not
-// taken back, or that an earlier process had begun, is run here.
+// returns reports whether an activation is given back instead of being queued: the invoker
+// drains, or the activation asks for a GPU and no GPU can be used. An activation that its
+// queue did not take back, or that has begun to run, runs here.
 func (d *dispatcher) returns(p *pending) bool {
-	return d.events != nil && !p.NotJournaled && !p.keep && !p.Begun && (d.draining || p.gpu != nil && !d.gpus.usable())
+	return d.events != nil && !p.NotJournaled && !p.keep && !p.tried() && (d.draining || p.gpu != nil && !d.gpus.usable())
 }
 
 // mayPassOn reports whether an activation that waits for a device is passed on to another
 // invoker when all devices are lost.
 func (d *dispatcher) mayPassOn(p *pending) bool {
-	return d.passOn != nil && p.gpu != nil && !p.keep && !p.Begun && p.hops() < maxHops
+	return d.passOn != nil && p.gpu != nil && !p.keep && !p.tried() && p.hops() < maxHops
 }
 
-// handBack gives back, or passes on, an activation that no core has.
+// handBack gives back, or passes on, an activation that is in no queue.
 func (d *dispatcher) handBack(p *pending) {
 	switch {
-	case d.closed: // it is delivered to the next process
+	case d.closed: // the next process gets it
 		return
 	case d.events == nil:
 		d.goWork(func(context.Context) { d.passOn(p) })
 		return
-	case !p.take(startPass):
-		return
 	}
 	d.goWork(func(ctx context.Context) {
+		if !d.completer.pass(p) {
+			d.post(notReturned{p: p})
+			return
+		}
 		returned, err := d.events.Return(ctx, p.Message)
 		if !returned {
-			p.take(failPass)
+			if err == nil {
+				d.completer.take(p, delivery.Event{Kind: delivery.Refused})
+			}
 			if ctx.Err() == nil {
 				d.post(notReturned{p, err})
 			}
 			return
 		}
-		p.take(endPass)
 		d.log.Info("activation that had not started is given back", keyActivation, p.ActivationID, keyAction, p.Action.FQN())
-		d.completer.endedElsewhere(p)
+		d.completer.take(p, delivery.Event{Kind: delivery.Passed})
 	})
 }
 
-// notReturned reports that an activation is not given back or passed on: it runs here, or
-// with an error nobody knows whether it runs elsewhere.
+// notReturned reports that an activation is not given back or passed on. It runs here. With
+// an error nobody knows whether it runs elsewhere, and it is answered.
 type notReturned struct {
 	p   *pending
 	err error
@@ -71,7 +75,7 @@ func (e notReturned) apply(d *dispatcher, now time.Duration) {
 	arrived{p}.apply(d, now)
 }
 
-// handBackQueued gives back what waits for a container.
+// handBackQueued gives back the activations that wait for a container.
 func (d *dispatcher) handBackQueued() {
 	for _, invocation := range slices.Sorted(maps.Keys(d.queued)) {
 		if p := d.queued[invocation]; d.returns(p) && d.pool.Cancel(invocation) {
@@ -81,7 +85,7 @@ func (d *dispatcher) handBackQueued() {
 	}
 }
 
-// devicesChanged reports whether there is a device, and gives back what waits for one.
+// devicesChanged reports whether there is a device, and gives activations back if not.
 func (d *dispatcher) devicesChanged(now time.Duration) {
 	if d.events != nil {
 		d.events.Notify(DevicesUsable(d.gpus.usable()))
@@ -89,7 +93,7 @@ func (d *dispatcher) devicesChanged(now time.Duration) {
 	d.handBackGPU(now)
 }
 
-// handBackGPU gives back what waits for a device.
+// handBackGPU gives back the activations that wait for a device.
 func (d *dispatcher) handBackGPU(now time.Duration) {
 	g := d.gpus
 	for _, invocation := range slices.Sorted(maps.Keys(g.waiting)) {
@@ -114,8 +118,8 @@ func (e draining) apply(d *dispatcher, now time.Duration) {
 	}
 }
 
-// leavePaused leaves activations to the next process whose function pauses after failures
-// until the stop's deadline or longer. The stop does not wait for them.
+// leavePaused leaves activations to the next process if their function pauses after failures
+// until the stop's deadline or longer. The stop does not wait for these activations.
 func (d *dispatcher) leavePaused(now time.Duration) {
 	g, n := d.gpus, 0
 	for _, invocation := range slices.Sorted(maps.Keys(g.waiting)) {

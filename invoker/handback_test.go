@@ -17,14 +17,55 @@ import (
 // fakeReturner plays schedulers that take activations back, or do not.
 type fakeReturner struct {
 	fakeEvents
-	takes  bool
-	err    error
-	back   map[activation.ID]int
-	usable []bool
+	takes   bool
+	err     error
+	disk    error // of the journal
+	back    map[activation.ID]int
+	usable  []bool
+	entries map[activation.ID][]string // of the journal, and the returns between them
+}
+
+// handbackJournal is a journal that records how activations go back.
+type handbackJournal struct {
+	Journal
+	r *fakeReturner
+}
+
+func (j handbackJournal) BeginHandback(id activation.ID) error {
+	j.r.add(id, "offer")
+	return j.r.disk
+}
+
+func (j handbackJournal) AbortHandback(id activation.ID) { j.r.add(id, "withdraw") }
+func (j handbackJournal) Completed(id activation.ID)     { j.r.add(id, "completed") }
+
+func (j handbackJournal) CommitHandback(id activation.ID) error {
+	j.r.add(id, "forget")
+	return nil
+}
+
+func (r *fakeReturner) add(id activation.ID, entry string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries[id] = append(r.entries[id], entry)
+}
+
+// wrote compares the entries of n activations. The others only ran. While a scheduler may
+// have an activation, the journal counts it as begun.
+func (r *fakeReturner) wrote(t *testing.T, n int, want []string) {
+	t.Helper()
+	for id, got := range r.entries {
+		if len(got) > 1 {
+			check.DeepEqual(t, got, want, "%s", id)
+			n--
+		}
+	}
+	check.Equal(t, n, 0)
 }
 
 func (r *fakeReturner) Return(_ context.Context, m *activation.Message) (bool, error) {
 	pass(10 * time.Millisecond)
+	r.add(m.ActivationID, "return")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.back[m.ActivationID]++
@@ -44,12 +85,16 @@ func (r *fakeReturner) Notify(e Event) {
 // how many run here, are given back, and are answered as nobody's.
 func givesBack(t *testing.T, env *fixture, s Settings, r *fakeReturner, end func(iv *Invoker, stop func()), run, back, unknown int) {
 	t.Helper()
-	r.back, r.ends = map[activation.ID]int{}, nil
+	r.back, r.ends, r.entries = map[activation.ID]int{}, nil, map[activation.ID][]string{}
+	env.fetched = true
 	env.run = func(int, []byte) proxy.Exchange {
 		pass(10 * time.Second)
 		return answer(200, `{"ok":true}`)
 	}
-	iv, stop := env.start(s, func(iv *Invoker) { observe(iv, r) })
+	iv, stop := env.start(s, func(iv *Invoker) {
+		observe(iv, r)
+		iv.completer.journal = handbackJournal{env, r}
+	})
 	var ids []activation.ID
 	for range 6 {
 		ids = append(ids, env.invoke("f", nil))
@@ -79,16 +124,21 @@ func givesBack(t *testing.T, env *fixture, s Settings, r *fakeReturner, end func
 func TestStopGivesBackWhatHasNotStarted(t *testing.T) {
 	for name, c := range map[string]struct {
 		r                  *fakeReturner
+		disk               error
 		run, back, unknown int
+		journal            []string // of the activations that wait when the stop begins
 	}{
-		"taken":        {&fakeReturner{takes: true}, 2, 4, 0},
-		"not taken":    {&fakeReturner{}, 6, 0, 0},
-		"nobody knows": {&fakeReturner{err: errors.New("no answer")}, 2, 0, 4},
+		"taken":              {&fakeReturner{takes: true}, nil, 2, 4, 0, []string{"offer", "return", "forget"}},
+		"not taken":          {&fakeReturner{}, nil, 6, 0, 0, []string{"offer", "return", "withdraw", "completed"}},
+		"nobody knows":       {&fakeReturner{err: errors.New("no answer")}, nil, 2, 0, 4, []string{"offer", "return", "completed"}},
+		"the disk is unwell": {&fakeReturner{takes: true}, errors.New("disk"), 6, 0, 0, []string{"offer", "withdraw", "completed"}},
 	} {
+		c.r.disk = c.disk
 		t.Run(name+", on a GPU", func(t *testing.T) {
 			withFixture(t, func(t *testing.T, env *fixture) {
 				env.action("f", annotate("true"))
 				givesBack(t, env, env.gpuSettings(1), c.r, func(_ *Invoker, stop func()) { stop() }, c.run, c.back, c.unknown)
+				c.r.wrote(t, 4, c.journal)
 			})
 		})
 		t.Run(name+", without", func(t *testing.T) {
@@ -97,13 +147,14 @@ func TestStopGivesBackWhatHasNotStarted(t *testing.T) {
 				s := env.settings()
 				s.Pool.MemoryMB = 1024
 				givesBack(t, env, s, c.r, func(_ *Invoker, stop func()) { stop() }, c.run, c.back, c.unknown)
+				c.r.wrote(t, 4, c.journal)
 			})
 		})
 	}
 }
 
-// Without its last device an invoker gives back what waits and what still comes, and
-// runs what nobody takes when a device is back.
+// Without its last device an invoker gives back the waiting activations and the new ones. It
+// runs those itself that nobody takes, when a device is back.
 func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 	lose := func(iv *Invoker, stop func()) {
 		iv.DeviceLost(0, "Xid 79")
@@ -122,7 +173,7 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(t *testing.T, env *fixture) {
 				env.action("f", annotate("true"))
-				c.r.back = map[activation.ID]int{}
+				c.r.back, c.r.entries = map[activation.ID]int{}, map[activation.ID][]string{}
 				var ids []activation.ID
 				env.run = func(int, []byte) proxy.Exchange {
 					pass(10 * time.Second)
@@ -158,9 +209,9 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 	}
 }
 
-// TestStopLeavesWhatCannotStartInTime: a stop waits for what runs. It does not wait for the
-// calls of a function that pauses after failures beyond the stop's deadline: they are
-// delivered again to the next process.
+// TestStopLeavesWhatCannotStartInTime: a stop waits for running activations. It does not wait for the
+// calls of a function that pauses after failures beyond the stop's deadline: the next process
+// gets these calls.
 func TestStopLeavesWhatCannotStartInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		runs  time.Duration // of a call of another function, when the stop begins

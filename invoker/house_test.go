@@ -76,7 +76,7 @@ var plan = map[string][]string{
 	"docker/runtimes/native":                     {},
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
 
-	"invoker":                        {"activation", "invoker/lib/retry", "gpu", "gpu/scheduler", "invoker/internal/container", "invoker/internal/operate/explain", "invoker/proxy", "sched"},
+	"invoker":                        {"activation", "invoker/lib/retry", "gpu", "gpu/scheduler", "invoker/internal/container", "invoker/internal/delivery", "invoker/internal/operate/explain", "invoker/proxy", "sched"},
 	"invoker/internal/delivery":      {"activation"},
 	"invoker/internal/operate/admin": {"invoker/lib/httpserver", "invoker/lib/prettyjson"},
 	"invoker/internal/forward":       {},

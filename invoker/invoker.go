@@ -8,15 +8,15 @@
 //	route.go       chooses the CPU path, a GPU, or an end without a run, by the action
 //	dispatcher.go  the event loop that owns the cores (events.go); gpu.go is its part for GPUs
 //	worker.go      runs the activation in its container (container.go); lease.go is its part for GPUs
-//	pending.go     completes it exactly once: acks, event and record
+//	completer.go   completes it exactly once: acks, event and record (send.go)
 //
-// unsettled.go guards the results that a crash could lose. adopt.go, statefile.go and
-// handover.go keep containers across restarts. observer.go counts, logs and traces. permits.go
-// bounds everything.
+// Package internal/delivery decides which entries, acks and records are due. adopt.go,
+// statefile.go and handover.go keep containers across restarts. observer.go counts, logs and
+// traces.
 //
-// Goroutines: one accepts messages from the feed, and one is the event loop. Each activation
-// has one while its action is fetched and while it runs. Each order of a core has one that
-// carries it out. Run starts them all and returns after all have ended.
+// Its goroutines: one accepts messages from the feed, one is the event loop, one per
+// activation fetches its action or runs it, and one carries out each order of a core. Run
+// starts them, and returns when they have ended. Close waits for the admissions.
 package invoker
 
 import (
@@ -30,6 +30,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 )
 
@@ -72,9 +73,9 @@ type Invoker struct {
 	dispatch  *dispatcher
 	health    *engineHealth
 
-	permits *permits
-	ended   chan struct{} // closed when the dispatcher has ended
-	keeping sync.WaitGroup
+	ended      chan struct{} // closed when the dispatcher has ended
+	watching   sync.WaitGroup
+	admissions sync.WaitGroup // steps of admission that may block
 }
 
 // cleanUpTime bounds the removal of leftover containers at start and end; the
@@ -90,19 +91,15 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	clock := func() time.Duration { return time.Since(epoch) }
 	flushing, flush := context.WithCancel(context.Background())
 	iv := &Invoker{
-		settings: s, ports: p, metrics: m, log: log, flush: flush,
-		permits: newPermits(s.InFlight, s.GPU.BacklogBytes), ended: make(chan struct{}),
+		settings: s, ports: p, metrics: m, log: log, flush: flush, ended: make(chan struct{}),
 	}
 	iv.observe = &observer{metrics: m, traces: explain.NewLog(s.Explain), exporter: p.Tracer, at: epoch.Add}
 	iv.health = newEngineHealth(p.Engine, p.Daemon, log, p.OnEngineDown)
 	iv.completer = &completer{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
-		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
-		log: log, observe: iv.observe, wall: time.Now, notify: p.Events, permits: iv.permits,
-		unsettled: &unsettled{
-			journal: p.Journal, events: s.Events, log: log, wall: time.Now,
-			ends: map[*pending]bool{},
-		},
+		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored,
+		log: log, observe: iv.observe, wall: time.Now, clock: clock, notify: p.Events, freed: make(chan struct{}, 1),
+		table: delivery.New(delivery.Config{InFlight: s.InFlight, BacklogBytes: s.GPU.BacklogBytes, Events: s.Events}),
 	}
 	d, err := iv.newDispatcher(clock)
 	if err != nil {
@@ -133,7 +130,6 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	d.backlog.Store(-1)
 	if d.gpus != nil {
 		d.gpus.reportBacklog()
-		d.gpus.permits = iv.permits
 		d.gpus.warmStates = newWarmStates(iv.ports.Events)
 		iv.ports.Mover.Listen(func(h gpu.MemoryReport) { iv.dispatch.post(memoryReport{h}) })
 	}
@@ -169,7 +165,7 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	var listeners sync.WaitGroup
 	listeners.Go(func() { iv.listen(work) })
 	listeners.Go(func() { iv.health.watch(work) })
-	iv.keeping.Go(func() { iv.completer.unsettled.watch(iv.completer.ctx) })
+	iv.watching.Go(func() { iv.completer.watch(iv.completer.ctx) })
 
 	iv.accept(ctx)
 	drains := draining{make(chan struct{})}
@@ -205,8 +201,9 @@ func (iv *Invoker) begin() error {
 // journal is closed.
 func (iv *Invoker) Close() {
 	iv.flush()
-	iv.keeping.Wait()
-	iv.completer.unsettled.keepAll()
+	iv.watching.Wait()
+	iv.admissions.Wait()
+	iv.completer.stop()
 }
 
 func (iv *Invoker) cleanUp(whose string) error {
@@ -237,7 +234,7 @@ func (iv *Invoker) listen(ctx context.Context) {
 func (iv *Invoker) drain() {
 	late := time.NewTimer(iv.settings.Drain)
 	defer late.Stop()
-	if n := iv.permits.drain(late.C); n > 0 {
+	if n := iv.completer.drain(late.C); n > 0 {
 		iv.log.Warn("drain deadline passed, unfinished activations will be delivered again",
 			"unfinished", n, "deadline", iv.settings.Drain)
 	}
@@ -260,4 +257,4 @@ func (iv *Invoker) GPUBacklog() (time.Duration, bool) {
 }
 
 // InFlight returns how many activations are accepted and not completed.
-func (iv *Invoker) InFlight() int { return int(iv.permits.taken.Load()) }
+func (iv *Invoker) InFlight() int { return iv.completer.unfinished() }

@@ -15,18 +15,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// lease is the token that a run holds, as its worker sees it. After the start only
-// what is atomic changes, and over.
+// lease is the token of a run. After the start only the atomic fields and over change.
 type lease struct {
 	device   string
 	kind     sched.StartKind
 	need     gpu.Need
 	waited   time.Duration // for the token
-	memory   atomic.Int64  // that the run needs as far as is known, in bytes
+	memory   atomic.Int64  // bytes that the run needs, as far as known
 	measured atomic.Bool   // it was measured
 	transfer *transfer     // that served the run, nil for none
 	hostMB   int           // host memory that its container takes
-	fallback string        // why its memory is only counted, empty where that is what its action asks for
+	fallback string        // why its memory is only counted; empty if its action asks for that
 	over     bool          // the token is given back; the dispatcher's
 }
 
@@ -37,8 +36,7 @@ type transfer struct {
 	took  atomic.Int64 // 0 while it is under way
 }
 
-// time is how long a transfer took, or has taken until now. A nil one took
-// none.
+// time returns how long a transfer took, or has taken until now; 0 for nil.
 func (t *transfer) time(now time.Duration) time.Duration {
 	if t == nil {
 		return 0
@@ -49,7 +47,7 @@ func (t *transfer) time(now time.Duration) time.Duration {
 	return max(0, now-t.began)
 }
 
-// annotation is what the activation's record shows of its GPU.
+// annotation returns the GPU annotation of the record.
 func (l *lease) annotation(at times, now time.Duration) activation.Annotation {
 	run := activation.GPURun{
 		Device: l.device, Start: l.kind.String(), QueueTime: l.waited.Milliseconds(),
@@ -69,8 +67,8 @@ func (w *worker) begin(r *run) {
 	}
 }
 
-// end reports to the mover that the run is over, once. What the container holds is
-// known afterwards.
+// end reports to the mover that the run is over, once. Afterwards the container's memory is
+// known.
 func (w *worker) end(ctx context.Context, r *run) {
 	if r.begun {
 		r.begun = false
@@ -78,9 +76,9 @@ func (w *worker) end(ctx context.Context, r *run) {
 	}
 }
 
-// finish asks the container what it holds, beside the worker, and gives the token
-// back when that is known: the run needs no device while logs are read and acks are
-// sent. The worker waits for it before the run leaves.
+// finish asks the container for its memory in another goroutine, and gives the token back
+// when the memory is known: the run needs no device while logs are read and acks are sent.
+// The worker waits for the goroutine before the run leaves.
 func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 	r.over = make(chan struct{})
 	if keep {
@@ -93,7 +91,7 @@ func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 				w.log.Error("end of a run panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			}
 		}()
-		if !keep { // nothing is to be learned of a container that goes
+		if !keep { // the memory of a container that goes does not matter
 			ended, end := context.WithCancel(ctx)
 			end()
 			ctx = ended
@@ -102,7 +100,7 @@ func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 	}()
 }
 
-// leave gives a run's container back, and its token, if it has that still.
+// leave gives a run's container back, and its token if it still has the token.
 func (w *worker) leave(ctx context.Context, e left) {
 	e.run.gone = true
 	if e.run.over != nil {
@@ -116,8 +114,8 @@ func (w *worker) leave(ctx context.Context, e left) {
 	w.post(e)
 }
 
-// event is the end of a run for the GPU scheduler. The time in which a container is
-// created and initialised is not the device's.
+// event returns the end of a run for the GPU scheduler. The time in which a container is
+// created and initialised is not charged to the device.
 func (e left) event(kind scheduler.EventKind) scheduler.Event {
 	r := e.run
 	out := scheduler.Event{Kind: kind, Invocation: r.invocation, Keep: e.keep, Unused: e.unused, Unstartable: r.unstartable != nil}
@@ -133,7 +131,7 @@ func (e left) event(kind scheduler.EventKind) scheduler.Event {
 	return out
 }
 
-// annotated is the record with what is known so far of the run's GPU, if it has one.
+// annotated returns the record with the GPU annotation, if the run has a GPU.
 func (w *worker) annotated(r *run, rec *activation.Record) *activation.Record {
 	if r.lease == nil {
 		return rec

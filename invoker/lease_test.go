@@ -11,9 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// TestAnswerDoesNotWaitForMemoryReport: what a container holds is asked when its run is
-// over and before it is given to the next run. Neither the caller nor the
-// controller waits for that, only the record does.
+// TestEndIsNotDelayedByMemoryReport: a container is asked for its memory between its run and
+// the next run. Neither the caller nor the controller waits for the answer, only the record.
 func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
 	for logs, answers := range map[int]string{0: "combined", 10: "result completion"} {
 		withFixture(t, func(t *testing.T, env *fixture) {
@@ -106,8 +105,8 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 	}
 }
 
-// TestCallerComesBackAtOnce: a caller that has the answer may call again before it is
-// known what the container holds; that is no reason for another container.
+// TestCallerComesBackAtOnce: a caller that has the answer may call again before the
+// container's memory is known. It gets the same container.
 func TestCallerComesBackAtOnce(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate("true"))
@@ -126,7 +125,7 @@ func TestCallerComesBackAtOnce(t *testing.T) {
 	})
 }
 
-// TestContainerDiesWhileItsLogsAreRead: the run that waited for it runs elsewhere.
+// TestContainerDiesWhileItsLogsAreRead: the waiting run gets another container.
 func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"1 GB"}`))

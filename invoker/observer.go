@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
@@ -46,9 +47,10 @@ func (o *observer) refused(p *pending, e ending) {
 func (o *observer) forwarded() { o.metrics.forwarded.Inc() }
 
 // answered is the completion's sending.
-func (o *observer) answered(p *pending, status int) {
+func (o *observer) answered(p *pending, e delivery.End) {
+	status := e.Record.Response.StatusCode
 	o.metrics.completions.WithLabelValues([...]string{"success", "application_error", "developer_error", "whisk_error"}[status&3]).Inc()
-	p.trace.Answered, p.trace.Status, p.trace.Recorded = time.Now(), status, p.stored
+	p.trace.Answered, p.trace.Status, p.trace.Recorded = time.Now(), status, e.Store
 }
 
 func (o *observer) acked(p *pending, kind activation.AckKind, err error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
 
 // clerk is a completer whose broker, store and journal do nothing until the test has
@@ -21,32 +22,37 @@ type clerk struct {
 	sent           []func(error)
 	docs           int
 	stored         []func(error)
-	noAcks         error // what the broker refuses with, and the store
+	noAcks         error // the broker's refusal
 	noPuts         error
 	events         int
 	journal        int // activations that were reported complete
 	unacknowledged []string
 	order          []string // of the calls
 	done           int
+	accepted       int
+	now            time.Duration
 }
 
 // taken are the permits of a clerk's pending activations.
 const taken = 8
 
-// released is how many of them were given back.
-func (c *clerk) released() int { return -int(c.completer.permits.taken.Load()) }
+// released returns how many permits were given back.
+func (c *clerk) released() int { return c.accepted - c.completer.unfinished() }
 
-// newClerk is one that sends events, or not.
+// tick lets the time between two ticks of the table pass, and has one.
+func (c *clerk) tick() {
+	c.now += delivery.TickTime
+	c.completer.tick()
+}
+
+// newClerk returns a clerk that sends events, or not.
 func newClerk(events bool) *clerk {
 	c := &clerk{}
 	c.completer = &completer{
-		ctx: context.Background(), events: events, out: c, records: c, journal: c,
+		ctx: context.Background(), out: c, records: c, journal: c,
 		log: slog.New(slog.DiscardHandler), observe: newTestObserver(),
-		wall: func() time.Time { return time.UnixMilli(epoch) }, permits: newPermits(taken, 0),
-	}
-	c.completer.unsettled = &unsettled{journal: c, events: events, log: c.completer.log, wall: c.completer.wall, ends: map[*pending]bool{}}
-	for range taken {
-		c.completer.permits.common <- struct{}{}
+		wall: func() time.Time { return time.UnixMilli(epoch) }, clock: func() time.Duration { return c.now },
+		freed: make(chan struct{}, 1), table: delivery.New(delivery.Config{InFlight: taken, Events: events}),
 	}
 	return c
 }
@@ -75,7 +81,13 @@ func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(batch int
 }
 
 func (c *clerk) Begin(context.Context, activation.ID) error { return nil }
-func (c *clerk) Completed(activation.ID)                    { c.journal++ }
+func (c *clerk) BeginHandback(activation.ID) error          { return nil }
+func (c *clerk) AbortHandback(activation.ID)                {}
+func (c *clerk) CommitHandback(activation.ID) error         { return nil }
+func (c *clerk) AppendFetched(activation.ID, []byte) (delivery.History, bool, error) {
+	return delivery.History{}, true, nil
+}
+func (c *clerk) Completed(activation.ID) { c.journal++ }
 func (c *clerk) KeepUnacknowledged(ids []activation.ID, records [][]byte) []error {
 	c.order = append(c.order, "kept")
 	for _, record := range records {
@@ -86,10 +98,16 @@ func (c *clerk) KeepUnacknowledged(ids []activation.ID, records [][]byte) []erro
 
 // pending activation is a fresh one, and the record of its end.
 func (c *clerk) pending(blocking bool) (*pending, *activation.Record) {
+	return c.pendingOf(Delivery{}, blocking)
+}
+
+func (c *clerk) pendingOf(d Delivery, blocking bool) (*pending, *activation.Record) {
 	m := message()
 	m.Blocking = blocking
-	p := newPending(c.completer, Delivery{Message: m, Done: func() { c.done++ }}, 0)
-	return p, ofPending(m, acted()).record(activation.Response{}, times{}, at(1))
+	d.Message, d.Done = m, func() { c.done++ }
+	c.completer.reserve(context.Background())
+	c.accepted++
+	return c.completer.accept(d), ofPending(m, acted()).record(activation.Response{}, times{}, at(1))
 }
 
 // Completing a pending activation a second time does nothing.
@@ -97,10 +115,10 @@ func TestPendingIsCompletedOnce(t *testing.T) {
 	c := newClerk(true)
 	p, rec := c.pending(true)
 	for range 3 {
-		c.completer.complete(p, ending{record: rec})
+		c.completer.end(p, ending{End: delivery.End{Record: rec}})
 		c.completer.result(p, rec)
 	}
-	c.completer.complete(p, ending{record: rec, combined: true})
+	c.completer.end(p, ending{End: delivery.End{Record: rec, Combined: true}})
 	free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() })
 	check.Equal(t, len(free), 1, "acks free the slot")
 	check.Equal(t, c.docs, 1)
@@ -117,7 +135,7 @@ func TestMessageIsDoneLast(t *testing.T) {
 			c := newClerk(true)
 			p, rec := c.pending(true)
 			c.completer.result(p, rec)
-			c.completer.complete(p, ending{record: rec})
+			c.completer.end(p, ending{End: delivery.End{Record: rec}})
 			loose := append(slices.Clone(c.sent), c.stored...)
 			check.Equal(check.Must(t), len(loose), 3, "things were sent")
 			loose[last], loose[2] = loose[2], loose[last]
@@ -132,15 +150,15 @@ func TestMessageIsDoneLast(t *testing.T) {
 	}
 }
 
-// What the broker or the store did not take any more is not done: it comes
-// again after a restart.
+// A message whose ack or record was refused at the end is not done: it comes again after a
+// restart.
 func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 	closed := errors.New("closed")
 	for _, no := range [][2]error{{closed, nil}, {nil, closed}, {closed, closed}} {
 		c := newClerk(true)
 		c.noAcks, c.noPuts = no[0], no[1]
 		p, rec := c.pending(true)
-		c.completer.complete(p, ending{record: rec})
+		c.completer.end(p, ending{End: delivery.End{Record: rec}})
 		for _, settle := range append(slices.Clone(c.sent), c.stored...) {
 			settle(nil)
 		}
@@ -150,8 +168,8 @@ func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Nothing is sent after the end: what a cancelled piece of work reports of its
-// activation would contradict the process that runs it next.
+// Nothing is sent after the end: the reports of cancelled work would contradict the process
+// that runs the activation next.
 func TestNothingLeavesAfterTheEnd(t *testing.T) {
 	c := newClerk(true)
 	ended, end := context.WithCancel(context.Background())
@@ -159,7 +177,7 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 	c.completer.ctx = ended
 	p, rec := c.pending(true)
 	c.completer.result(p, rec)
-	c.completer.complete(p, ending{record: rec})
+	c.completer.end(p, ending{End: delivery.End{Record: rec}})
 	check.Equal(t, len(c.acks), 0)
 	check.AtMost(t, c.docs, 0)
 	check.AtMost(t, c.done, 0)
@@ -167,14 +185,14 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 	check.Equal(t, c.released(), 1)
 }
 
-// An ack that was still waiting when the outbox closed is unacknowledged: the activation is
-// not done, whatever else became of it, and is delivered again.
+// If an ack was still waiting when the outbox closed, the activation is not done and is
+// delivered again.
 func TestAckThatWasNotSentIsKept(t *testing.T) {
 	for unsent := range 2 {
 		c := newClerk(true)
 		p, rec := c.pending(true)
 		c.completer.result(p, rec)
-		c.completer.complete(p, ending{record: rec})
+		c.completer.end(p, ending{End: delivery.End{Record: rec}})
 		for i, sent := range c.sent {
 			if i == unsent {
 				sent(fmt.Errorf("%w: closed", ErrUnsent))
@@ -188,14 +206,14 @@ func TestAckThatWasNotSentIsKept(t *testing.T) {
 		check.Equal(t, c.done, 0, "without ack %d: done", unsent)
 		check.Equal(t, c.journal, 0, "without ack %d: done", unsent)
 		c.unacknowledged = nil
-		c.completer.unsettled.keepAll()
+		c.completer.stop()
 		check.Equal(check.Must(t), len(c.unacknowledged), 1, "without ack %d", unsent)
 		check.Equal(t, c.unacknowledged[0], string(rec.Document(epoch)), "without ack %d", unsent)
 	}
 }
 
-// What never reached a container is answered by one combined ack, which holds
-// the record only for a caller that waits, in a namespace that is not blocked.
+// An activation that never reached a container is answered by one combined ack. The ack
+// holds the record only for a caller that waits, in a namespace that is not blocked.
 func TestShapeOfAcks(t *testing.T) {
 	for _, c := range []struct {
 		blocking, resulted, combined, silent bool
@@ -212,7 +230,11 @@ func TestShapeOfAcks(t *testing.T) {
 	} {
 		k := newClerk(true)
 		p, rec := k.pending(c.blocking)
-		got := k.completer.shape(p, ending{record: rec, combined: c.combined, silent: c.silent}, c.resulted)
+		if c.resulted {
+			k.completer.result(p, rec)
+		}
+		k.completer.end(p, ending{End: delivery.End{Record: rec, Combined: c.combined, Silent: c.silent}})
+		got := k.acks[len(k.acks)-1]
 		check.Equal(t, got.Kind, c.kind, "%+v", c)
 		check.That(t, (got.Record != nil) == c.record, "%+v: got %s, with a record: %t", c, got.Kind, got.Record != nil)
 		check.Equal(t, got.ActivationID, p.ActivationID, "%+v", c)

@@ -57,8 +57,8 @@ func TestBacklogOfALostDeviceStopsNothingElse(t *testing.T) {
 	}
 }
 
-// TestFullBacklogPressesBack: what finds no GPU permit keeps its common one, so
-// that no more is pulled than is allowed, and everything ends all the same.
+// TestFullBacklogPressesBack: if the GPU backlog is full an activation keeps its common
+// permit, so that no more is pulled than allowed, and every activation ends.
 func TestFullBacklogPressesBack(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("gpu", annotate("true"))
@@ -75,7 +75,7 @@ func TestFullBacklogPressesBack(t *testing.T) {
 		pass(time.Millisecond)
 		check.Equal(t, iv.InFlight(), 14)
 		pass(5 * time.Minute)
-		n, used := iv.permits.used()
+		n, used := iv.completer.backlog()
 		check.Equal(t, iv.InFlight(), 0)
 		check.Equal(t, n, 0)
 		check.Equal(t, used, 0)
@@ -86,8 +86,8 @@ func TestFullBacklogPressesBack(t *testing.T) {
 	})
 }
 
-// TestOverdueActivationsEnd: where the operator sets it, what has not begun in
-// time ends with a reason, and what has goes on.
+// TestOverdueActivationsEnd: an activation that has not begun within the operator's limit
+// ends with a reason. Running activations go on.
 func TestOverdueActivationsEnd(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("gpu", annotate("true"))

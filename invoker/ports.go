@@ -9,6 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
@@ -20,27 +21,20 @@ type Feed interface {
 	Next(ctx context.Context) (Delivery, error)
 }
 
-// Delivery is one message. Done is called once, when nothing of the activation
-// can be lost any more: its acks are at the broker and its record is stored.
-// Until then a crash delivers the message again. Begin, when not nil, is called
-// when the activation begins to run, each time if it does so more than once.
+// Delivery is one message. Done is called once, when nothing of the activation can be lost
+// any more: the broker has its acks and the database its record. Until then a crash delivers
+// the message again. Begin, if not nil, is called when the activation begins to run.
 type Delivery struct {
 	*activation.Message
 	Offset int64
 	Begin  func()
 	Done   func()
-	// Begun is true if an earlier process began to run the activation and did not end it.
-	// Attempts counts the processes that died during a run. An orderly stop does not count.
-	Begun    bool
-	Attempts int
-	// Completed is whether an earlier process had completed it: nothing is left
-	// to do.
-	Completed bool
-	// Ended is the end that it had in an earlier process, whose acks and record
-	// may not all be safe; nil: none is known.
-	Ended *activation.Record
-	// NotJournaled is true if the journal does not store this delivery.
+	// History is the state in which earlier processes left the activation.
+	delivery.History
+	// NotJournaled is set if the journal keeps nothing of the activation. Fetched is set if
+	// a scheduler handed the activation out, so that no topic has its message.
 	NotJournaled bool
+	Fetched      bool
 	// Pin names the container in which the activation runs, if that container fits; 0 means
 	// any.
 	Pin Pin
@@ -94,16 +88,27 @@ type Blacklist interface {
 	Blocked(namespace string) bool
 }
 
-// Journal records how far an activation has come, for the next process. Begin comes
-// before an action can have any effect. It may wait for a disk, and returns an error
-// when ctx has ended: the activation must not run then. KeepUnacknowledged keeps the
-// records of activations whose acks or records are not safe, so that the next
-// process can send the same end. It waits for a disk, and reports for each whether
-// it is kept.
+// Journal stores on disk how far each activation has come, for the next process.
 type Journal interface {
+	// AppendFetched stores the message of an activation that a scheduler has handed out. It
+	// returns the history of the activation, and false if this process has, or had, the
+	// activation.
+	AppendFetched(id activation.ID, message []byte) (delivery.History, bool, error)
+	// Begin is called before an action can have any effect. It may wait for a disk, and
+	// returns an error when ctx has ended: the activation must not run then.
 	Begin(ctx context.Context, id activation.ID) error
-	Completed(id activation.ID)
+	// KeepUnacknowledged stores the records of activations whose acks or records are not
+	// safe, so that the next process can send the same ends. It waits for a disk, and
+	// returns an error for each record that is not stored.
 	KeepUnacknowledged(ids []activation.ID, records [][]byte) []error
+	Completed(id activation.ID)
+	// BeginHandback is called before another invoker may have the activation. The
+	// activation counts as begun until AbortHandback or CommitHandback. CommitHandback
+	// forgets the activation. BeginHandback and CommitHandback return when the entry is
+	// written.
+	BeginHandback(id activation.ID) error
+	AbortHandback(id activation.ID)
+	CommitHandback(id activation.ID) error
 }
 
 // Tracer receives each finished activation with its trace and the trace context of its
@@ -214,7 +219,7 @@ type Engine interface {
 	OOMKilled(ctx context.Context, id container.ID) bool
 	// LogsReady reports whether Logs would return at once. It does not block.
 	LogsReady(id container.ID, req container.LogRequest) bool
-	// Logs reads the container's output since the last call for it, up to the end of one
+	// Logs reads the container's output since the last call, up to the end of one
 	// activation's output. Several calls for a container are served one after the other.
 	Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult
 	// CleanUp removes every container whose name starts with prefix.

@@ -23,16 +23,15 @@ const (
 	causeSequence = "sequence"
 )
 
-// times are the instants of a run. The zero time stands for what did not
-// happen.
+// times are the instants of a run. A zero time means that the step did not happen.
 type times struct {
 	begun              time.Time // the worker
 	initStart, initEnd time.Time
 	runStart, runEnd   time.Time
 }
 
-// span is the start and the end that the record shows: the exchange that ran,
-// with the time of init put before it as if there had been no gap.
+// span returns the start and the end in the record: the exchange that ran, preceded by the
+// time of init as if there had been no gap.
 func (t times) span(now time.Time) (start, end time.Time) {
 	switch {
 	case !t.runStart.IsZero():
@@ -51,9 +50,8 @@ func (t times) initTime() time.Duration { return millis(t.initEnd).Sub(millis(t.
 
 func millis(t time.Time) time.Time { return t.Truncate(time.Millisecond) }
 
-// record is the trace of a pending activation that ends so, in the original's order
-// of annotations. One of whose action nothing is known but its kind, or not even
-// that, has no limits, no wait time and no duration.
+// record makes the record of a pending activation with its annotations in the original's
+// order. If the action is not known, the record has no limits, no wait time and no duration.
 func (p *pending) record(r activation.Response, at times, now time.Time) *activation.Record {
 	start, end := at.span(now)
 	duration := end.UnixMilli() - start.UnixMilli()
@@ -104,7 +102,7 @@ func timedOut(a *activation.Action, at times) bool {
 	return took >= time.Duration(a.Limits.TimeoutMillis)*time.Millisecond
 }
 
-// StoreLevel states which responses are worth a record.
+// StoreLevel says which responses get a record.
 type StoreLevel int
 
 // The levels of whisk.activation.store-*-result-level.
@@ -140,17 +138,15 @@ func (s StorePolicy) keeps(p *pending, r activation.Response) bool {
 	return true
 }
 
-// UserLogs gets the log lines of each activation whose logs are collected, and
-// after them the activation itself, as OpenWhisk's
-// DockerToActivationFileLogStore writes them. It keeps what it is given, and
-// waits for nothing.
+// UserLogs gets the log lines of each activation whose logs are collected, followed by the
+// activation itself, as OpenWhisk's DockerToActivationFileLogStore writes them. It keeps its
+// argument, and must not block.
 type UserLogs interface {
 	Write(entry []byte)
 }
 
-// userLog makes the lines of one activation: each that its container printed is
-// the JSON object of the container's log with four members more, the last is the
-// activation without its logs.
+// userLog makes the lines of one activation. Each line of the container's log is a JSON
+// object and gets four more members. The last line is the activation without its logs.
 func (p *pending) userLog(rec *activation.Record, raw [][]byte) []byte {
 	space := member(nil, "namespaceId", p.User.Namespace.UUID)
 	about := member(nil, "activationId", string(p.ActivationID))

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// epoch is when the transaction of the messages of these tests began, and at
-// gives instants after it, with a fraction that a record does not show.
+// epoch is the begin of the transaction of the messages of these tests. at returns instants
+// after epoch, with a fraction that a record does not show.
 const epoch = 1_700_000_000_000
 
 func at(ms int64) time.Time {
@@ -49,8 +49,8 @@ func ofPending(m *activation.Message, a *activation.Action) *pending {
 
 const acceptedLimits = `{"concurrency":1,"logs":10,"memory":256,"timeout":1000}`
 
-// The whole document of a record, as the database gets it. Whose the record
-// is, is from the message; what ran, from the action.
+// The whole document of a record, as the database gets it. The owner comes from the message,
+// the function from the action.
 func TestRecordDocument(t *testing.T) {
 	success := activation.Response{Result: json.RawMessage(`{"a":1}`)}.WithSize(7)
 	caused := message()
@@ -143,10 +143,9 @@ func (k *kept) Write(entry []byte) {
 	k.entries = append(k.entries, string(entry))
 }
 
-// What goes to a log file has the form of the original's
-// DockerToActivationFileLogStore: the container's line with four members more,
-// then the activation without logs, with the id of the namespace. The record has
-// the lines, as without it. Neither parameters nor keys are in it.
+// A log file has the form of the original's DockerToActivationFileLogStore: the container's
+// lines with four more members, then the activation without logs, with the id of the
+// namespace. The record has the lines, too. Neither parameters nor keys are in the file.
 func TestUserLogs(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("shown", func(a *activation.Action) { a.Namespace = "guest/pack" })

@@ -124,8 +124,13 @@ type question struct{ reply chan Status }
 // apply leaves it to answerStatus.
 func (e question) apply(d *dispatcher, _ time.Duration) { d.questions = append(d.questions, e) }
 
+func (g *gpuScheduler) backlogStatus() *BacklogStatus {
+	activations, bytes := g.d.completer.backlog()
+	return &BacklogStatus{Activations: activations, Bytes: bytes, Limit: g.settings.BacklogBytes}
+}
+
 // capacity is how many activations may be accepted and not completed beside the GPU backlog.
-func (iv *Invoker) capacity() int { return cap(iv.permits.common) }
+func (iv *Invoker) capacity() int { return iv.settings.InFlight }
 
 func deviceStatus(d scheduler.DeviceStats) DeviceStatus {
 	ds := DeviceStatus{
@@ -168,7 +173,7 @@ func (d *dispatcher) snapshot() Status {
 	}
 	if g := d.gpus; g != nil {
 		st := g.core.Stats()
-		s.Policy, s.Backlog, s.Flows = st.Policy, g.permits.status(), flowStatuses(g.core)
+		s.Policy, s.Backlog, s.Flows = st.Policy, g.backlogStatus(), flowStatuses(g.core)
 		s.Queued = d.metrics.queueDepths(g.core)
 		for _, c := range g.core.Containers() {
 			if ctr := g.containers[c.ID]; ctr != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// StepObserver counts and times what adapters do for the invoker: requests to the
-// database, pulls of images, answers at the invoker's own port. Steps have OpenWhisk's
-// names, of which package kamon makes its metrics. A nil one ignores all.
+// StepObserver counts and times the work of adapters: requests to the database, pulls of
+// images, answers at the invoker's own port. Steps have OpenWhisk's names, and package kamon
+// makes its metrics from these. A nil StepObserver is a no-op.
 type StepObserver struct {
 	begun        *prometheus.CounterVec
 	took, failed *prometheus.HistogramVec

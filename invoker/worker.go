@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
@@ -87,12 +88,13 @@ func (w *worker) do(ctx context.Context, r *run) {
 	}
 }
 
-// abort completes a pending activation that is not completed yet.
+// abort ends a pending activation that its run did not end.
 func (w *worker) abort(r *run) {
-	if r.pending.at(isFiled) {
+	if w.completer.finished(r.pending) {
 		return // as nearly always
 	}
-	w.completer.abort(r.pending, ending{record: r.record(activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, time.Now())})
+	rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, time.Now())
+	w.completer.end(r.pending, ending{End: delivery.End{Record: rec}})
 }
 
 // steps gets the container ready and runs the action in it. A failed creation
@@ -160,7 +162,7 @@ func (w *worker) create(ctx context.Context, r *run) error {
 }
 
 func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, bool) {
-	if r.pending.started(ctx) != nil {
+	if w.completer.begin(ctx, r.pending) != nil {
 		return activation.Response{}, false // ctx has ended, nothing is sent
 	}
 	body := call.InitBody(r.action, time.Now().Add(r.timeout()))
@@ -181,7 +183,7 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 const textNotInitialised = "The action did not initialize and exited unexpectedly."
 
 func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
-	if err := r.pending.started(ctx); err != nil {
+	if err := w.completer.begin(ctx, r.pending); err != nil {
 		return activation.Response{}, err
 	}
 	body := call.RunBody(time.Now().Add(r.timeout()))
@@ -233,12 +235,12 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	if r.lease == nil {
 		w.leave(ctx, left{run: r, keep: keep})
 	}
-	w.completer.answer(r.pending, ending{record: w.annotated(r, rec), combined: combined})
+	w.completer.answer(r.pending, delivery.End{Record: w.annotated(r, rec), Combined: combined})
 	if r.lease != nil {
 		w.leave(ctx, left{run: r, keep: keep})
 	}
 	w.observe.runEnded(r, w.clock())
-	w.completer.file(r.pending, ending{record: w.annotated(r, rec), combined: combined})
+	w.completer.file(r.pending, delivery.End{Record: w.annotated(r, rec), Combined: combined})
 }
 
 // endedAtOnce reports whether err is about a container that was created and ended before it

@@ -230,7 +230,7 @@ func TestRefusals(t *testing.T) {
 		{errors.New("connection refused"), activation.StatusWhiskError, "Action could not be fetched."},
 	} {
 		got := unfetched(c.err)
-		check.That(t, got.record == nil, "%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
+		check.That(t, got.Record == nil, "%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
 		check.Equal(t, got.response.StatusCode, c.status, "%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
 		check.Equal(t, string(got.response.Result), `{"error":"`+c.text+`"}`, "%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
 	}

@@ -362,18 +362,3 @@ func (j *Journal) Health() Health {
 	h.Known, h.Messages, h.MessageBytes, h.Unacknowledged = len(j.known), j.counts[message], j.bytes[message], j.counts[result]
 	return h
 }
-
-// None stores nothing. With it a crash has every activation run again that was not
-// completed.
-type None struct{}
-
-// Begin does nothing.
-func (None) Begin(context.Context, activation.ID) error { return nil }
-
-// Completed does nothing.
-func (None) Completed(activation.ID) {}
-
-// KeepUnacknowledged does nothing.
-func (None) KeepUnacknowledged(ids []activation.ID, _ [][]byte) []error {
-	return make([]error, len(ids))
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
 
 // TestJournalAndKafkaTogether: the states of journal and Kafka are merged.
@@ -33,17 +34,17 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 		id       string
 		begun    bool // by Kafka's offset metadata
 		attempts int
-		want     invoker.Delivery
+		want     delivery.History
 	}{
-		{"a", false, 0, invoker.Delivery{}},
-		{"a", true, 2, invoker.Delivery{Begun: true, Attempts: 2}},
-		{"b", false, 0, invoker.Delivery{Begun: true}},
-		{"b", false, 1, invoker.Delivery{Begun: true, Attempts: 1}},
-		{"c", false, 0, invoker.Delivery{Completed: true}},
-		{"d", false, 0, invoker.Delivery{}}, // new
+		{"a", false, 0, delivery.History{}},
+		{"a", true, 2, delivery.History{Begun: true, Attempts: 2}},
+		{"b", false, 0, delivery.History{Begun: true}},
+		{"b", false, 1, delivery.History{Begun: true, Attempts: 1}},
+		{"c", false, 0, delivery.History{Completed: true}},
+		{"d", false, 0, delivery.History{}}, // new
 	} {
 		d := invoker.Delivery{
-			Message: &activation.Message{ActivationID: id(c.id)}, Offset: int64(c.id[0] - 'a'), Begun: c.begun, Attempts: c.attempts,
+			Message: &activation.Message{ActivationID: id(c.id)}, Offset: int64(c.id[0] - 'a'), History: delivery.History{Begun: c.begun, Attempts: c.attempts},
 		}
 		recall(j, 0, &d)
 		check.Equal(t, d.Completed, c.want.Completed, "%+v", c)
@@ -95,10 +96,12 @@ func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 			if disk == "away" {
 				check.NoError(t, os.Rename(dir, dir+"x"))
 			}
-			p := pulledJournal{j, quiet}
+			p := &forgetfulJournal{Journal: j}
 			id := activation.ID(strings.Repeat("a", 32))
 			keep := func() bool {
-				return p.Keep(&invoker.Delivery{Message: &activation.Message{ActivationID: id}}, []byte("message"))
+				_, fresh, err := p.AppendFetched(id, []byte("message"))
+				check.That(t, disk == "away" || err == nil, "%v", err)
+				return fresh
 			}
 			if !keep() {
 				t.Error("the first copy is not used")

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull"
 )
 
@@ -64,18 +61,15 @@ func (s schedulers) Return(ctx context.Context, at activation.Endpoint, q activa
 // have smaller numbers.
 const pulledPartition = math.MaxInt32
 
-// pulledJournal stores pulled activations.
-type pulledJournal struct {
-	*journal.Journal
-	log *slog.Logger
-}
+// pulledJournal is the capacity of the journal for pulled activations.
+type pulledJournal struct{ *journal.Journal }
 
 func (a *scheduled) pulledJournal() pull.Journal {
 	if a.state.journal == nil {
 		a.Log.Warn("there is no journal (whisk.gpu.journal): what was fetched and has not ended is lost with the process")
-		return noJournal{}
+		return nil
 	}
-	return pulledJournal{a.state.journal, a.Log}
+	return pulledJournal{a.state.journal}
 }
 
 func (p pulledJournal) Ready(ctx context.Context) error {
@@ -84,34 +78,6 @@ func (p pulledJournal) Ready(ctx context.Context) error {
 	}
 	return p.Space(ctx)
 }
-
-func (p pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
-	d.Offset = time.Now().UnixNano()                              // the next process runs them in this order
-	if !recall(p.Journal, pulledPartition, d) || d.NotJournaled { // this process has it already
-		return false
-	}
-	if d.Completed {
-		return true
-	}
-	if err := p.Journal.AppendMessage(d.Message.ActivationID, message); err != nil {
-		p.log.Error("what was pulled is not in the journal: it is lost with this process", "activation", d.Message.ActivationID, "error", err)
-	}
-	return true
-}
-
-func (p pulledJournal) BeginHandback(_ context.Context, id activation.ID) error {
-	return p.Journal.BeginHandback(id)
-}
-
-// noJournal keeps nothing.
-type noJournal struct{}
-
-func (noJournal) Ready(ctx context.Context) error                          { return ctx.Err() }
-func (noJournal) Full() bool                                               { return false }
-func (noJournal) Keep(*invoker.Delivery, []byte) bool                      { return true }
-func (noJournal) BeginHandback(ctx context.Context, _ activation.ID) error { return ctx.Err() }
-func (noJournal) AbortHandback(activation.ID)                              {}
-func (noJournal) CommitHandback(activation.ID) error                       { return nil }
 
 // covered: nothing that was pulled comes again.
 func (a *scheduled) covered(j *journal.Journal) {

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
 
 // source is where activations come from: a kafka.Feed.
@@ -129,7 +130,8 @@ func (s *sources) fromTopic(ctx context.Context) (invoker.Delivery, error) {
 			return invoker.Delivery{}, err
 		}
 		d := invoker.Delivery{
-			Message: k.Message, Offset: k.Offset, Begin: func() { s.begin(k) }, Done: k.Done, Begun: k.Begun, Attempts: k.Attempts,
+			Message: k.Message, Offset: k.Offset, Begin: func() { s.begin(k) }, Done: k.Done,
+			History: delivery.History{Begun: k.Begun, Attempts: k.Attempts},
 		}
 		if s.journal == nil || recall(s.journal, int(k.Partition), &d) {
 			return d, nil

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/statefile"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
@@ -139,7 +141,7 @@ func stateGauges(s *status, m sink) {
 
 func (a *assembly) journal() invoker.Journal {
 	if a.state.journal == nil {
-		return journal.None{}
+		return nil
 	}
 	return &forgetfulJournal{Journal: a.state.journal, covered: a.intake.covered}
 }
@@ -188,11 +190,29 @@ func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 		return false
 	}
 	d.NotJournaled = past.DuplicateID
-	d.Completed = past.State == journal.Completed
-	d.Begun = d.Begun || past.State == journal.Started
-	d.Attempts = max(d.Attempts, past.Crashes)
-	d.Ended = ended(j, d.Message.ActivationID, past)
+	d.History = d.Merge(history(j, d.Message.ActivationID, past))
 	return true
+}
+
+// AppendFetched stores a fetched message. The next process runs fetched activations in the
+// order of these times.
+func (a *forgetfulJournal) AppendFetched(id activation.ID, message []byte) (delivery.History, bool, error) {
+	past := a.Delivered(id, pulledPartition, time.Now().UnixNano())
+	switch {
+	case past.DuplicateID || past.JournalOwned && past.State != journal.Completed:
+		return delivery.History{}, false, nil
+	case past.State == journal.Completed:
+		return history(a.Journal, id, past), true, nil
+	}
+	return history(a.Journal, id, past), true, a.AppendMessage(id, message)
+}
+
+// history reads the journal's history of an activation.
+func history(j *journal.Journal, id activation.ID, past journal.History) delivery.History {
+	return delivery.History{
+		Begun: past.State == journal.Started, Attempts: past.Crashes, Completed: past.State == journal.Completed,
+		Ended: ended(j, id, past),
+	}
 }
 
 // ended is the record with which a former process ended an activation whose acks
@@ -223,8 +243,7 @@ func resumed(j *journal.Journal, l journal.Unfinished) (invoker.Delivery, error)
 		return invoker.Delivery{}, err
 	}
 	return invoker.Delivery{
-		Message: m, Offset: l.Offset, Done: func() {}, Begun: past.State == journal.Started, Attempts: past.Crashes,
-		Ended: ended(j, l.ID, past),
+		Message: m, Offset: l.Offset, Done: func() {}, Fetched: l.Partition == pulledPartition, History: history(j, l.ID, past),
 	}, nil
 }
 

@@ -58,13 +58,17 @@ func (p *Puller) fetch(o slot.Order, r Request) {
 // ready blocks until the journal has capacity for an activation. It returns false if the
 // slot or all fetching has ended meanwhile.
 func (p *Puller) ready(id slot.ID) bool {
-	if p.ports.Journal.Full() {
-		p.setFull(true)
-	}
-	if p.ports.Journal.Ready(p.fetching) != nil {
+	if j := p.ports.Journal; j != nil {
+		if j.Full() {
+			p.setFull(true)
+		}
+		if j.Ready(p.fetching) != nil {
+			return false
+		}
+		p.setFull(false)
+	} else if p.fetching.Err() != nil {
 		return false
 	}
-	p.setFull(false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.table.Fetches(id)
@@ -87,7 +91,7 @@ func (p *Puller) setFull(full bool) {
 	p.poke()
 }
 
-// pull stores an activation in the journal and delivers it to the invoker.
+// pull gives an activation to the invoker, which stores it first.
 func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 	m := answer.Message
 	d := invoker.Delivery{Message: m, Done: func() {}, Kind: o.Creation.Kind}
@@ -95,7 +99,7 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 		d.Pin = invoker.Pin(o.Slot)
 	}
 	p.awaitReturn(m.ActivationID)
-	use := p.ports.Journal.Keep(&d, answer.JSON())
+	use := p.containers.Fetched(&d, answer.JSON())
 	age, keep := time.Duration(0), slot.Keep{}
 	if at := m.TransID.StartMillis(); at > 0 {
 		age = time.Since(time.UnixMilli(at))
@@ -109,8 +113,7 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 	p.do(func(now time.Duration) {
 		p.stats.Pulled++
 		p.table.Pulled(now, o.Slot, age, keep)
-		if _, again := p.pulled[m.ActivationID]; again || !use {
-			use = false
+		if !use {
 			p.table.Ended(now, o.Slot, 0, true, false)
 			return
 		}

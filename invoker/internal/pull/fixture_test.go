@@ -46,7 +46,6 @@ type fixture struct {
 	reserved  atomic.Int64
 	takes     map[string]bool // which schedulers take activations back
 	returnErr error
-	offerErr  error
 	limits    activation.UserLimits // of the namespace
 	limitsErr error
 	read      int           // how often
@@ -225,23 +224,6 @@ func (f fakeSchedulers) Return(_ context.Context, at activation.Endpoint, q acti
 	return f.takes[at.Host], f.returnErr
 }
 
-func (f *fixture) BeginHandback(context.Context, activation.ID) error {
-	f.add("offer")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.offerErr
-}
-
-func (f *fixture) AbortHandback(activation.ID) { f.add("withdraw") }
-
-func (f *fixture) CommitHandback(id activation.ID) error {
-	f.add("forget")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.known, id)
-	return nil
-}
-
 func (f *fixture) Put(_ context.Context, key string) error    { return f.set("put", key, true) }
 func (f *fixture) Delete(_ context.Context, key string) error { return f.set("delete", key, false) }
 
@@ -317,7 +299,7 @@ func (f *fixture) Full() bool {
 	return f.full != nil
 }
 
-func (f *fixture) Keep(d *invoker.Delivery, message []byte) bool {
+func (f *fixture) Fetched(d *invoker.Delivery, message []byte) bool {
 	f.add("keep")
 	f.mu.Lock()
 	defer f.mu.Unlock()

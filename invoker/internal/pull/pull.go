@@ -84,25 +84,19 @@ type Registry interface {
 	Report(ctx context.Context, h activation.Health) error
 }
 
-// Journal stores the pulled activations.
+// Journal is the capacity of the invoker's journal for pulled activations.
 type Journal interface {
 	// Ready blocks until the journal has capacity. Full reports whether Ready would block.
 	Ready(ctx context.Context) error
 	Full() bool
-	// Keep stores a message and completes the delivery with an earlier process's state of
-	// the activation. It returns false if the activation is already in progress; the
-	// delivery must then be dropped.
-	Keep(d *invoker.Delivery, message []byte) bool
-	// BeginHandback records that another invoker may have the activation. AbortHandback
-	// takes that back, and CommitHandback forgets the activation. BeginHandback and
-	// CommitHandback return when the entry is written.
-	BeginHandback(ctx context.Context, id activation.ID) error
-	AbortHandback(id activation.ID)
-	CommitHandback(id activation.ID) error
 }
 
-// Containers is the interface of *invoker.Invoker for pinned containers.
+// Containers is the interface of *invoker.Invoker for fetched activations and pinned
+// containers.
 type Containers interface {
+	// Fetched stores a fetched activation. It returns false if the invoker has the
+	// activation already: the delivery must then be dropped.
+	Fetched(d *invoker.Delivery, message []byte) bool
 	Pin(r invoker.PinRequest)
 	PausePin(id invoker.Pin)
 	Unpin(id invoker.Pin)
@@ -116,7 +110,7 @@ type Ports struct {
 	Acks       Acks
 	Schedulers Schedulers
 	Registry   Registry
-	Journal    Journal
+	Journal    Journal // nil: there is none
 	Limits     Limits
 	// Deliver passes an activation to the invoker. It blocks until the invoker accepts it
 	// or ctx ends. After that the activation is in the journal for the next process.

@@ -17,11 +17,6 @@ type origin struct {
 // Return returns an activation to the scheduler from which it came or, if that scheduler
 // does not have the queue, to the queue's leader (invoker.Events).
 //
-// While a scheduler may have the activation, the journal counts it as begun. Once a
-// scheduler has it, the journal forgets it. If the process ends at any point, the
-// activation is therefore run once, by the next process or by another invoker, or it is
-// answered with an error. It is never lost and never run twice.
-//
 // An open fetch may bring the same activation again. That fetch waits for the
 // Outcome of the returned activation, which would otherwise be taken for its own.
 func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool, err error) {
@@ -39,10 +34,6 @@ func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool,
 			p.endReturn(m.ActivationID)
 		}
 	}()
-	if err := p.ports.Journal.BeginHandback(ctx, m.ActivationID); err != nil {
-		p.log.Warn("activation is not given back", "activation", m.ActivationID, "error", err)
-		return false, nil
-	}
 	leader, led, _ := p.ports.Registry.Leader(from.queue)
 	for _, at := range []activation.Endpoint{from.at, leader} {
 		if at == (activation.Endpoint{}) || at == leader && !led {
@@ -53,14 +44,13 @@ func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool,
 			return false, err
 		}
 		if returned {
-			p.returned(m.ActivationID)
+			p.returned()
 			return true, nil
 		}
 		if at == leader {
 			break
 		}
 	}
-	p.ports.Journal.AbortHandback(m.ActivationID)
 	return false, nil
 }
 
@@ -87,10 +77,7 @@ func (p *Puller) awaitReturn(id activation.ID) {
 	}
 }
 
-func (p *Puller) returned(id activation.ID) {
-	if err := p.ports.Journal.CommitHandback(id); err != nil {
-		p.log.Error("an activation that was given back is still in the journal: the next process answers it", "activation", id, "error", err)
-	}
+func (p *Puller) returned() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats.Returned++

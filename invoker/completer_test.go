@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
 
 // TestReportedIsKeptBefore: the journal has an end before a caller that waits or a
@@ -17,7 +18,7 @@ func TestReportedIsKeptBefore(t *testing.T) {
 	for _, c := range []struct {
 		name                                 string
 		blocking, resulted, events, unlisted bool
-		ending                               ending
+		end                                  delivery.End
 		want                                 string
 	}{
 		{name: "a caller waits", blocking: true, want: "kept combined"},
@@ -26,16 +27,16 @@ func TestReportedIsKeptBefore(t *testing.T) {
 		{name: "both", blocking: true, resulted: true, events: true, want: "kept result event completion"},
 		{name: "only the slot is freed", want: "completion"},
 		{name: "a message that the journal does not list", blocking: true, unlisted: true, want: "combined"},
-		{name: "a blocked namespace", blocking: true, events: true, ending: ending{silent: true}, want: "combined"},
-		{name: "an end that the journal has", blocking: true, events: true, ending: ending{repeated: true}, want: "combined"},
+		{name: "a blocked namespace", blocking: true, events: true, end: delivery.End{Silent: true}, want: "combined"},
+		{name: "an end that the journal has", blocking: true, events: true, end: delivery.End{Repeated: true}, want: "combined"},
 	} {
 		k := newClerk(c.events)
-		p, rec := k.pending(c.blocking)
-		p.NotJournaled, c.ending.record = c.unlisted, rec
+		p, rec := k.pendingOf(Delivery{NotJournaled: c.unlisted}, c.blocking)
+		c.end.Record = rec
 		if c.resulted {
 			k.completer.result(p, rec)
 		}
-		k.completer.complete(p, c.ending)
+		k.completer.end(p, ending{End: c.end})
 		check.Equal(t, strings.Join(k.order, " "), c.want, "%s", c.name)
 		if len(k.unacknowledged) > 0 && k.unacknowledged[0] != string(rec.Document(epoch)) {
 			t.Errorf("%s: kept %s", c.name, k.unacknowledged[0])
@@ -81,9 +82,8 @@ func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 		{name: "a blocked namespace, which the next process finds blocked", blocked: true},
 	} {
 		k := newClerk(false)
-		tick, rec := k.pending(false)
-		tick.NotJournaled = c.unlisted
-		k.completer.complete(tick, ending{record: rec, silent: c.blocked})
+		tick, rec := k.pendingOf(Delivery{NotJournaled: c.unlisted}, false)
+		k.completer.end(tick, ending{End: delivery.End{Record: rec, Silent: c.blocked}})
 		for _, sent := range k.sent {
 			if c.sent {
 				sent(c.refusal)
@@ -94,15 +94,15 @@ func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 				stored(c.refusal)
 			}
 		}
-		k.completer.unsettled.keepAll()
+		k.completer.stop()
 		check.Equal(t, len(k.unacknowledged), c.unacknowledged, "%s", c.name)
 		check.That(t, (k.done == 1) == (c.sent && c.stored), "%s: %d are unacknowledged, want %d; done %d", c.name, len(k.unacknowledged), c.unacknowledged, k.done)
 	}
 }
 
-// TestUnacknowledgedIsKeptBeforeTheEnd: while the process works the journal is given the end
-// of what waits for its acks for two polls, or for its record for ten, once; and
-// again when the record has become whole.
+// TestUnacknowledgedIsKeptBeforeTheEnd: while the process works the journal gets the end of
+// an activation whose ack is not sent for two ticks, or whose record is not stored for ten
+// ticks, once. It gets the end again when the record is complete.
 func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		name                  string
@@ -118,7 +118,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 	} {
 		k := newClerk(false)
 		tick, rec := k.pending(false)
-		k.completer.complete(tick, ending{record: rec})
+		k.completer.end(tick, ending{End: delivery.End{Record: rec}})
 		if c.sent {
 			k.sent[0](nil)
 		}
@@ -126,26 +126,26 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 			k.stored[0](nil)
 		}
 		for range c.polls {
-			k.completer.unsettled.keep(k.completer.unsettled.overdue(false))
+			k.tick()
 		}
 		check.Equal(t, len(k.unacknowledged), c.unacknowledged, "%s", c.name)
 	}
 	k := newClerk(false)
 	tick, rec := k.pending(false)
-	k.completer.answer(tick, ending{record: rec})
-	for range pollsForRecord {
-		k.completer.unsettled.keep(k.completer.unsettled.overdue(false))
+	k.completer.answer(tick, delivery.End{Record: rec})
+	for range 10 {
+		k.tick()
 	}
-	k.completer.file(tick, ending{record: withLogs(rec, []string{"its last words"})})
-	k.completer.unsettled.keep(k.completer.unsettled.overdue(false))
-	k.completer.unsettled.keepAll()
+	k.completer.file(tick, delivery.End{Record: withLogs(rec, []string{"its last words"})})
+	k.tick()
+	k.completer.stop()
 	check.Equal(check.Must(t), len(k.unacknowledged), 2)
 	check.Lacks(t, k.unacknowledged[0], "last words")
 	check.Contains(t, k.unacknowledged[1], "last words")
 }
 
-// TestUnacknowledgedEndingIsSentAgain: what an earlier process had an activation end with is what its
-// controller and its record get it, success or not, and it does not run.
+// TestUnacknowledgedEndingIsSentAgain: the controller and the record get the end that an
+// activation had in an earlier process, success or not, and the activation does not run.
 func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -180,4 +180,34 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 			check.That(t, env.acks[0].FreesSlot(), "%s: ack %+v", c.name, env.acks[0])
 		})
 	}
+}
+
+// TestHandedOutTwiceWithoutAJournal: activations in progress are known without a journal,
+// until their acks and records are safe.
+func TestHandedOutTwiceWithoutAJournal(t *testing.T) {
+	k := newClerk(false)
+	k.completer.journal = nil
+	m := message()
+	fetch := func() (Delivery, bool) {
+		d := Delivery{Message: m, Done: func() { k.done++ }}
+		fresh := k.completer.fetch(&d, []byte("message"))
+		return d, fresh
+	}
+	d, fresh := fetch()
+	check.That(check.Must(t), fresh, "the first copy is dropped")
+	_, fresh = fetch()
+	check.That(t, !fresh, "a second copy is used while the first waits for a permit")
+	k.completer.reserve(t.Context())
+	p := k.completer.accept(d)
+	check.NoError(t, k.completer.begin(t.Context(), p))
+	_, fresh = fetch()
+	check.That(t, !fresh, "a second copy is used while the first runs")
+	k.completer.end(p, *appError("no"))
+	_, fresh = fetch()
+	check.That(t, !fresh, "a second copy is used before the first is safe")
+	k.sent[0](nil)
+	k.stored[0](nil)
+	check.Equal(t, k.done, 1)
+	_, fresh = fetch()
+	check.That(t, fresh, "without a journal nothing is known of completed activations")
 }
