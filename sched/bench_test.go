@@ -105,7 +105,7 @@ func (l *load) tick() {
 
 func benchmarkNext(b *testing.B, policy string, flows, queued int) {
 	l := newLoad(b, policy, flows, queued)
-	for range 4 * flows {
+	for range min(4*flows, warmUp) {
 		l.step()
 	}
 	b.ReportAllocs()
