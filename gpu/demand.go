@@ -67,7 +67,7 @@ type Footprint struct {
 // the next one about once in n+1 times.
 const footprints = 19
 
-// Add takes the peak of one run.
+// Add records the peak memory of one run.
 func (f *Footprint) Add(bytes int64) {
 	f.recent[f.seen%footprints] = max(bytes, 0)
 	f.seen++

@@ -39,16 +39,10 @@ const (
 // leaves the list when its text is plain, and none is added.
 var riddled = []string{
 	"CHANGELOG.md",
-	"docs/console.md",
 	"docs/divergence.md",
-	"docs/functions.md",
 	"docs/operating.md",
 	"docs/shim.md",
-	"gpu/shimctl",
-	"gpu/shimctl/shimtest",
 	"invoker",
-	"invoker/internal/engine/simulated",
-	"invoker/lib/wal",
 }
 
 // prose counts the words, noun clauses and pronouns of a text.

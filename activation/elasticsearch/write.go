@@ -72,8 +72,8 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 	return results, nil
 }
 
-// sendEmptyBatch sends a batch without documents. That it has none is then all that a
-// server should find wrong with it.
+// sendEmptyBatch checks the server with a batch without documents. It returns nil if the
+// server's only complaint is the empty batch.
 func (s *Store) sendEmptyBatch(ctx context.Context) error {
 	_, err := s.bulk(ctx, strings.NewReader("\n"), 0)
 	if errors.Is(err, records.ErrRefused) {

@@ -170,7 +170,8 @@ func (c *Client) serve(ctx context.Context) error {
 	}
 }
 
-// settle carries out one pending step. It reports whether there was one.
+// settle carries out one pending step: it compares the keys with etcd, or writes one batch of
+// changes. It returns false if nothing was pending.
 func (c *Client) settle(ctx context.Context, lease clientv3.LeaseID) (again bool, err error) {
 	c.mu.Lock()
 	check := c.check

@@ -138,7 +138,8 @@ type offsetCommit struct {
 	changes  uint64 // of the partition that this commits
 }
 
-// commit returns the values to commit now.
+// commit returns the present offset and its metadata, in at most chars characters. It does
+// not send them.
 func (p *partition) commit(chars int) offsetCommit {
 	c := offsetCommit{offset: p.offset(), changes: p.changes}
 	c.metadata, _ = p.metadata(chars).encode(c.offset, chars)

@@ -11,7 +11,8 @@ func (s *Scheduler) expected(f *flow) time.Duration {
 	return s.service
 }
 
-// learnService moves the means of the flow and of all flows.
+// learnService adds a measured service time to the moving averages of the flow and of all
+// flows.
 func (s *Scheduler) learnService(f *flow, service time.Duration) {
 	const weight = 8 // of the old mean against a new value
 	f.service += (service - f.service) / min(weight, time.Duration(f.services+1))

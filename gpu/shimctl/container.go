@@ -32,7 +32,7 @@ type Container struct {
 	token        uint64 // of the last report requested
 	limited      bool   // limit was set
 	limit        limits // of all processes together
-	grant        limits // what they may hold of it without a call of Events.Wants
+	grant        limits // limits for the processes without a call of Events.Wants
 	questions    []question
 	frames       rateLimit // of all processes together
 	closed       bool
@@ -154,9 +154,9 @@ func (c *Container) full() bool {
 	return c.conns >= c.ctl.cfg.Processes
 }
 
-// joined makes a process that has sent hello one of the container's. A connection
-// of the same process id is closed: exec replaced it, or it was lost. One that only hung
-// up counts: until it has ended it is watched.
+// joined adds a process that has sent hello to the container. An earlier connection with the
+// same process id is closed, because exec replaced its process or the connection was lost. A
+// process that only hung up still counts: it is watched until it has ended.
 func (c *Container) joined(p *process) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +211,7 @@ func (c *Container) left(p *process, ended bool) {
 	}
 }
 
-// exited reports that a process has ended, and then gives what it had to the others.
+// exited reports that a process has ended, and then divides its memory among the others.
 func (c *Container) exited(pid int) {
 	c.ctl.events.Exited(c.id, pid)
 	c.mu.Lock()
@@ -219,8 +219,8 @@ func (c *Container) exited(pid int) {
 	c.share()
 }
 
-// leaveRounds takes a process out of every round that waits for it. The caller
-// holds mu.
+// leaveRounds removes a process from every round that waits for the process. The caller must
+// hold mu.
 func (c *Container) leaveRounds(p *process) {
 	if c.order != nil {
 		c.order.leave(p)
@@ -250,8 +250,8 @@ func (c *Container) resume(old, p *process) {
 	}
 }
 
-// ping sends a ping to every process, and finds those that became silent and, of the
-// disconnected ones, those that ended.
+// ping sends a ping to every process. It finds the processes that became silent, and the
+// disconnected processes that have ended.
 func (c *Container) ping(now time.Time) {
 	c.mu.Lock()
 	var nowSilent []*process
@@ -296,7 +296,7 @@ func (c *Container) alive(p *process) {
 // host, far below where sums over processes overflow.
 const maxBytes = 1 << 48
 
-// bounded caps what a process reports at what is possible.
+// bounded caps a process' report at the possible values.
 func (c *Container) bounded(f usageFrame) gpu.Usage {
 	allocated := capped(f.Allocated, maxBytes)
 	return gpu.Usage{

@@ -21,8 +21,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestLimitIsShared: a container's processes hold no more than its limit
-// together, and what one gives back or leaves behind is the others'.
+// TestLimitIsShared: a container's processes together hold at most its limit. The others may
+// use memory that a process gives back or leaves behind.
 func TestLimitIsShared(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
@@ -33,7 +33,7 @@ func TestLimitIsShared(t *testing.T) {
 		reported[e.pid] = reported[e.pid] || e.usage != nil
 		return reported[first.PID()] && reported[second.PID()]
 	})
-	received := func() { // a process that has answered this has received what was sent before
+	received := func() { // a process that has answered this question has received all earlier frames
 		t.Helper()
 		_, err := c.Report(limited(t))
 		check.NoError(t, err)
@@ -47,18 +47,18 @@ func TestLimitIsShared(t *testing.T) {
 	for _, try := range []struct{ of, bytes, want int64 }{{0, 2 * mib, 0}, {1, 2 * mib, 2}, {1, mib, 0}, {0, 1, 2}} {
 		g := []*shimtest.Guest{first, second}[try.of]
 		check.Equal(t, g.Do("pin %d", try.bytes), try.want, "pinning %d of 3 MiB, together: the driver answers", try.bytes)
-		received() // what it pins is reported, and the others are notified
+		received() // its pinned memory is reported, and the others are notified
 		received()
 	}
 	first.Kill()
-	// It is none of the container's processes a moment before the others are sent what
-	// it leaves, and longer where its process ends later than its connection.
+	// The process leaves the container a moment before the others get its memory, or longer
+	// before if the process ends later than its connection.
 	available(c, second.PID(), limits{10 * mib, 3 * mib})
 	received()
 	check.Equal(t, second.Do("try %d", 6*mib), 0, "6 MiB after the other has ended: the driver answers")
 }
 
-// available returns when a process was sent that so much is left for it.
+// available blocks until a process was told that the given limits are left for it.
 func available(c *Container, pid int, want limits) {
 	for sent := false; !sent; runtime.Gosched() {
 		c.mu.Lock()
@@ -82,8 +82,8 @@ func TestLimitToItsLastByte(t *testing.T) {
 	check.Equal(t, other.Do("try %d", 10*mib), 0, "10 MiB of 10: the driver answers")
 }
 
-// TestProcessesRaceForTheLimit: processes that allocate at the same time get what there
-// is, and never more together; what fits beside the others is not refused.
+// TestProcessesRaceForTheLimit: processes that allocate at the same time get the available
+// memory, and never more in total. An allocation that fits beside the others is not refused.
 func TestProcessesRaceForTheLimit(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	for _, race := range []struct {
@@ -182,8 +182,8 @@ func TestOrderOutlivesAConnection(t *testing.T) {
 	}
 }
 
-// TestEndOfRunIsAnswered: one request ends a run and returns what is used after
-// it, in a backend that moves and in one that only counts.
+// TestEndOfRunIsAnswered: one request ends a run and returns the usage after the run, in a
+// backend that moves memory and in one that only counts.
 func TestEndOfRunIsAnswered(t *testing.T) {
 	for _, backend := range []string{"managed", "count"} {
 		ctl, rec := openControl(t, Settings{})
@@ -226,9 +226,8 @@ while time.monotonic() < until:
 print(n)
 `
 
-// BenchmarkFlood is what one client gets that connects in a loop: connections that
-// the kernel queued, those that were examined, lines of the log and processor time
-// of ours, for three seconds.
+// BenchmarkFlood measures the effect of a client that connects in a loop for three seconds:
+// connections queued by the kernel, examined connections, log lines, and our processor time.
 func BenchmarkFlood(b *testing.B) {
 	var examined atomic.Int64
 	log := &countBytes{}
@@ -265,8 +264,8 @@ func (c *countBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLoweredGrant: a process has the time to read that its grant was lowered, and what
-// it took until then it was granted; no more afterwards.
+// TestLoweredGrant: a process has time to read that its grant was lowered. Memory that it took
+// before that was granted; afterwards no more is.
 func TestLoweredGrant(t *testing.T) {
 	now := time.Now()
 	a := account{used: limits{4, 0}, grant: limits{2, 0}, most: limits{10, 0}}

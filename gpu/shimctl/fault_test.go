@@ -15,9 +15,8 @@ import (
 
 // These tests let the driver, the connection or the order of things go wrong.
 
-// TestDriverRefusalIsReported: whatever call refuses, the order reports it
-// with the driver's own code, the usage is what is true, and the next order
-// finds nothing in its way.
+// TestDriverRefusalIsReported: whatever call is refused, the order reports the refusal with
+// the driver's own code, the usage is true, and the next order is not affected.
 func TestDriverRefusalIsReported(t *testing.T) {
 	calls := []string{
 		"cuMemPrefetchAsync_v2:1", "cuStreamSynchronize:1",
@@ -51,8 +50,8 @@ func TestDriverRefusalIsReported(t *testing.T) {
 	}
 }
 
-// TestPrefetchWithoutMemory: the device is full of what cannot move. What came
-// is reported as there, and so is the refusal.
+// TestPrefetchWithoutMemory: the device is full of immovable memory. The part that arrived is
+// reported as resident, and the refusal is reported, too.
 func TestPrefetchWithoutMemory(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
@@ -135,8 +134,8 @@ func TestTornFrame(t *testing.T) {
 	check.NoError(t, check.Receive(t, ended), "the order ended")
 }
 
-// TestOtherVersionGetsOurs: a shim of another version learns why it is left
-// alone, nothing of it counts, and its neighbours are served.
+// TestOtherVersionGetsOurs: a shim of another version learns why it is left alone, its usage
+// does not count, and its neighbours are served.
 func TestOtherVersionGetsOurs(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
@@ -152,9 +151,8 @@ func TestOtherVersionGetsOurs(t *testing.T) {
 	check.Equal(t, c.Processes(), 1)
 }
 
-// TestSlowReaderFallsBehind: more is sent to a process than it reads. What
-// was sent before it fell behind reaches it whole and in order, and when it
-// reads again it is served again.
+// TestSlowReaderFallsBehind: a process is sent more than it reads. Frames that were sent
+// before it fell behind reach it whole and in order. When it reads again, it is served again.
 func TestSlowReaderFallsBehind(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
@@ -193,8 +191,8 @@ func TestSlowReaderFallsBehind(t *testing.T) {
 			whole++
 		}
 	}
-	// Between those that were lost one more may fit: the kernel frees the buffer
-	// of what was read at a time of its own.
+	// One more frame may fit between the lost ones, because the kernel frees the buffer of
+	// read frames at a time of its own.
 	check.Greater(t, whole, outQueue)
 	check.Less(t, received, sentFrames)
 }

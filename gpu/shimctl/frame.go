@@ -121,8 +121,8 @@ func encode(kind frameType, epoch uint64, payload ...uint64) []byte {
 	return b
 }
 
-// capped turns a received number into one that is safe to compute with. A
-// negative size arrives as a huge one.
+// capped limits a received number to a value that is safe to compute with. A negative size
+// arrives as a huge one.
 func capped(v uint64, most int64) int64 {
 	return int64(min(v, uint64(most)))
 }

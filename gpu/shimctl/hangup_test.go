@@ -49,8 +49,8 @@ func (c *Container) remain(n int) {
 	}
 }
 
-// TestHungUpProcessesAreBounded: those that only hang up are watched until they end,
-// which takes a descriptor of ours for each.
+// TestHungUpProcessesAreBounded: processes that only hang up are watched until they end, which
+// takes one descriptor of ours per process.
 func TestHungUpProcessesAreBounded(t *testing.T) {
 	const most = 2
 	ctl, _ := openControl(t, Settings{Processes: most})
@@ -68,9 +68,8 @@ func TestHungUpProcessesAreBounded(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfHungUpProcesses: nothing is kept for an answer that no connection waits
-// for. An answer takes half a second where another process does not confirm what it
-// holds.
+// TestQuestionsOfHungUpProcesses: nothing is kept for an answer that no connection waits for.
+// An answer takes half a second if another process does not confirm its memory.
 func TestQuestionsOfHungUpProcesses(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")

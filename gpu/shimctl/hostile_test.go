@@ -26,7 +26,7 @@ import (
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// hostile is the connection of a shim that sends what none of ours sends.
+// hostile is the connection of a shim that sends frames which ours never sends.
 type hostile struct {
 	t    testing.TB
 	conn *net.UnixConn
@@ -288,7 +288,7 @@ func TestHungUpConnectionsHoldNoThreads(t *testing.T) {
 	check.AtMost(t, threads.Count()-before, DefaultProcesses/2)
 }
 
-// TestEndOfAProcessIsSeen: the wait for it ends with the process.
+// TestEndOfAProcessIsSeen: waiting for a process ends with the process.
 func TestEndOfAProcessIsSeen(t *testing.T) {
 	cmd := exec.Command("cat")
 	in, err := cmd.StdinPipe()
@@ -307,7 +307,7 @@ func TestEndOfAProcessIsSeen(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// countLines counts what is written, a line at a time.
+// countLines counts the written lines.
 type countLines struct{ n atomic.Int32 }
 
 func (c *countLines) Write(p []byte) (int, error) {
@@ -363,7 +363,7 @@ func TestTooManyProcesses(t *testing.T) {
 	l.hello(0)
 	l.receive(typeHello)
 	dial(t, c).ended()
-	// The one that is served goes on.
+	// The served process goes on.
 	l.send(encode(typePong, 0))
 	check.Equal(t, c.Processes(), 1)
 }

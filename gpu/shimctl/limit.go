@@ -7,11 +7,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// A container's limit is divided among its processes: what they are granted is never
-// more than the limit together. A process alone is granted all of it. One that
-// wants more than it was granted asks; then the others are granted no more than what
-// they hold, confirm it by their usage, and all the rest is granted to it. So processes
-// that allocate at the same time are refused what is too much, and none is ended for it.
+// A container's limit is divided among its processes: their grants together never exceed the
+// limit. A single process is granted the whole limit. A process that wants more than its grant
+// asks. The grants of the others are then lowered to their present memory, the others confirm
+// this by a usage report, and the asking process is granted the rest. So processes that
+// allocate at the same time are refused the excess, and none is ended.
 
 // limits are sizes in bytes: of device memory, and of pinned host memory. As a limit
 // 0 is none.
@@ -26,7 +26,8 @@ func sum(a, b int64) int64     { return min(a+b, maxBytes) }
 func greater(a, b int64) int64 { return max(a, b) }
 func lesser(a, b int64) int64  { return min(a, b) }
 
-// remaining is what others leave of a limit, where there is one: 0 would be none.
+// remaining returns the part of a limit that the others leave. The result is at least 1,
+// because 0 would mean no limit.
 func remaining(limit, others int64) int64 {
 	if limit == 0 {
 		return 0
@@ -34,8 +35,8 @@ func remaining(limit, others int64) int64 {
 	return max(limit-others, 1)
 }
 
-// granted is what a process keeps of a grant when so much of the limit is available
-// beside what others hold.
+// granted returns the part of a grant that a process keeps if the given part of the limit is
+// available besides the memory of the others.
 func granted(grant, available int64) int64 {
 	if grant == 0 || available == 0 {
 		return available
@@ -43,19 +44,19 @@ func granted(grant, available int64) int64 {
 	return min(grant, available)
 }
 
-// account is what a process has of its container's limit.
+// account is a process' share of its container's limit.
 type account struct {
 	used  limits // by its last usage
-	grant limits // what it may hold without a question
-	most  limits // what it may hold by any grant that it has not confirmed to have lost
+	grant limits // the process may hold this much without a question
+	most  limits // the largest grant whose loss the process has not confirmed
 	sent  [2]limits
 	// since when most is more than grant; zero: it is not
 	lowered time.Time
 }
 
-// readTime is how long a process is given to read a lower limit: what it takes before
-// then it was granted. Another that waits for what one holds that does not answer asks
-// eight times, half a second each: then it gets it.
+// readTime is the time for a process to read a lower limit. Memory that it takes within this
+// time was granted. If a process does not answer, another process that waits for its memory
+// asks eight times, half a second each, and then gets the memory.
 const readTime = 3 * time.Second
 
 // bound is the most that a process holds or may come to hold.
@@ -85,13 +86,12 @@ func (a *account) lower(now time.Time) {
 	}
 }
 
-// Limit sets how many bytes of device memory the container's processes may hold
-// together, and how many of pinned host memory, also those that come later; 0 is
-// no limit.
+// Limit sets the bytes of device memory and of pinned host memory that the container's
+// processes may hold together, including processes that connect later; 0 means no limit.
 func (c *Container) Limit(device, host int64) { c.Grant(device, device, host) }
 
-// Grant sets the same where others may come to hold a part of the device's memory: the
-// processes hold no more than what is granted until Events.Wants was called for them.
+// Grant sets the same limits when others may come to hold a part of the device's memory: the
+// processes hold at most granted bytes until Events.Wants was called for them.
 func (c *Container) Grant(granted, device, host int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,13 +106,13 @@ func (c *Container) Grant(granted, device, host int64) {
 	c.share()
 }
 
-// cut leaves a process what it holds. The caller holds mu.
+// cut lowers a process' grant to its present memory. The caller must hold mu.
 func (p *process) cut() {
 	p.grant = p.grant.with(p.used.with(limits{1, 1}, greater), granted)
 }
 
-// Bound is the most device memory that the container's processes hold or may come to
-// hold by what they were granted, but for what they were given the time to give up.
+// Bound returns the most device memory that the container's processes hold or may come to hold
+// by their grants. Memory that they are still given time to release does not count.
 func (c *Container) Bound() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,8 +123,8 @@ func (c *Container) Bound() int64 {
 	return possible(c.grant.device, c.others(nil, account.bound).device)
 }
 
-// others sums up what all processes but one have, also those that are not connected
-// and live. The caller holds mu.
+// others sums up the accounts of all processes but one, including disconnected processes that
+// are alive. The caller must hold mu.
 func (c *Container) others(p *process, of func(account) limits) (all limits) {
 	for _, in := range []map[int]*process{c.processes, c.disconnected} {
 		for _, o := range in {
@@ -136,16 +136,16 @@ func (c *Container) others(p *process, of func(account) limits) (all limits) {
 	return all
 }
 
-// share sends every process what it is granted and what the others leave, where that
-// has changed. The caller holds mu.
+// share sends every process its grant and the rest of the limit, if they have changed. The
+// caller must hold mu.
 func (c *Container) share() {
 	for _, p := range c.processes {
 		c.sendLimit(p, 0)
 	}
 }
 
-// sendLimit sends one process what it is granted and what the others leave, if that has
-// changed or answers its question. The caller holds mu.
+// sendLimit sends a process its grant and the rest of the limit, if they have changed or
+// answer the process' question. The caller must hold mu.
 func (c *Container) sendLimit(p *process, question uint64) {
 	used := c.others(p, func(a account) limits { return a.used })
 	grant, available := c.grant.with(used, remaining), c.limit.with(used, remaining)
@@ -162,8 +162,8 @@ func (c *Container) sendLimit(p *process, question uint64) {
 	}
 }
 
-// enters grants a process that has connected what no other may come to hold. What it
-// had before it was disconnected it has still. The caller holds mu.
+// enters grants a newly connected process the memory that no other process may come to hold. A
+// process that was disconnected keeps its memory. The caller must hold mu.
 func (c *Container) enters(p, before *process) {
 	if before != nil {
 		p.account = before.account
@@ -174,7 +174,7 @@ func (c *Container) enters(p, before *process) {
 	c.sendLimit(p, 0)
 }
 
-// holds stores what a process reports.
+// holds stores a process' report.
 func (c *Container) holds(p *process, u gpu.Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +185,7 @@ func (c *Container) holds(p *process, u gpu.Usage) {
 	}
 }
 
-// question is a process's wish to hold more than it was granted.
+// question is a process' request to hold more than its grant.
 type question struct {
 	p      *process
 	number uint64
@@ -210,8 +210,8 @@ func (c *Container) wants(p *process, number uint64) {
 	}
 }
 
-// dropQuestions drops those of a process that has hung up, but for the one that is being
-// answered. The caller holds mu.
+// dropQuestions drops the questions of a process that has hung up, except the one being
+// answered. The caller must hold mu.
 func (c *Container) dropQuestions(p *process) {
 	if len(c.questions) > 1 {
 		rest := slices.DeleteFunc(c.questions[1:], func(q question) bool { return q.p == p })
@@ -219,8 +219,8 @@ func (c *Container) dropQuestions(p *process) {
 	}
 }
 
-// consider has the other processes confirm what they hold, for the first question. The
-// caller holds mu.
+// consider makes the other processes confirm their memory, for the first question. The caller
+// must hold mu.
 func (c *Container) consider() {
 	asker := c.questions[0].p
 	r, token := c.newReport()
@@ -238,7 +238,7 @@ func (c *Container) consider() {
 	c.work.Go(func() { c.answer(r, token) })
 }
 
-// answer grants the first question's process what the others do not hold.
+// answer grants the first question's process the memory that the others do not hold.
 func (c *Container) answer(r *round, token uint64) {
 	timer := time.NewTimer(answerTime)
 	defer timer.Stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// Status is what came of an order; of several processes' the worst counts.
+// Status is the outcome of an order; of several processes the worst one counts.
 type Status int
 
 // The values of shim/src/agent/frame.h, the better before the worse.
@@ -50,7 +50,7 @@ type Done struct {
 // container's mu guards it; ended is closed when no process is waited for.
 type round struct {
 	frame   []byte              // of an order, for a process that comes back
-	waiting map[*process]limits // what it was granted when it was asked
+	waiting map[*process]limits // the grant at the time of the question
 	ended   chan struct{}
 	over    bool
 	err     error
@@ -107,9 +107,9 @@ func (d *Done) add(f doneFrame) {
 	}
 }
 
-// broadcast sends a frame to every process and waits for them. One whose queue is full
-// is waited for too: only the caller's context, its end or a newer order ends that.
-// The caller holds mu.
+// broadcast sends a frame to every process and waits for all answers. It also waits for a
+// process whose queue is full. Only the caller's context, the end of the process or a newer
+// order ends the wait. The caller must hold mu.
 func (c *Container) broadcast(r *round, b []byte) {
 	for _, p := range c.processes {
 		r.wait(p)
@@ -128,9 +128,9 @@ func (c *Container) Evict(ctx context.Context, epoch uint64) (Done, error) {
 	return c.move(ctx, epoch, encode(typeEvict, epoch, 0))
 }
 
-// Prefetch orders the container's memory onto the device, up to budget bytes a
-// process; 0 is all. What was never used is not brought into being. A deadline
-// of ctx is sent to the processes as well.
+// Prefetch orders the container's memory onto the device, up to budget bytes per process; 0
+// means all. Memory that was never used is not allocated. The deadline of ctx is sent to the
+// processes, too.
 func (c *Container) Prefetch(ctx context.Context, epoch uint64, budget int64) (Done, error) {
 	var left time.Duration
 	if at, ok := ctx.Deadline(); ok {
@@ -189,8 +189,8 @@ func (c *Container) finished(p *process, epoch uint64, f doneFrame) bool {
 	return true
 }
 
-// Report asks every process for its usage and returns the answers by process
-// id, of those that answered until ctx ended. Events.Usage gets them as well.
+// Report asks every process for its usage and returns the answers received until ctx ended, by
+// process id. Events.Usage gets them as well.
 func (c *Container) Report(ctx context.Context) (map[int]gpu.Usage, error) {
 	return c.query(ctx, typeReport)
 }
@@ -240,7 +240,7 @@ func (c *Container) reported(p *process, token uint64, u gpu.Usage) bool {
 	if !ok {
 		return false
 	}
-	p.most = then.with(p.grant, greater) // it has read what was sent before the question
+	p.most = then.with(p.grant, greater) // the process has read all frames sent before the question
 	r.usage[p.pid] = u
 	r.done.Processes++
 	return r.leave(p)

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer is the process on the other side, by the kernel's report, in our process
-// namespace; 0 for one that is outside of it, as where we run in a container
-// without the host's.
+// peer returns the id of the process on the other side, by the kernel's report, in our process
+// namespace. It returns 0 for a process outside the namespace, for example if we run in a
+// container without the host's namespace.
 func peer(conn *net.UnixConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -33,8 +33,8 @@ func peer(conn *net.UnixConn) (int, error) {
 	return int(cred.Pid), nil
 }
 
-// sendNow sends what the socket takes without waiting, and returns how much
-// that was. An error is returned by the next write or read.
+// sendNow sends the bytes that the socket takes without waiting, and returns their number. The
+// next write or read returns any error.
 func sendNow(conn *net.UnixConn, b []byte) int {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -72,7 +72,7 @@ func watch(conn *net.UnixConn, pid int) pidfd {
 	if err != nil || fd < 0 {
 		return pidfd{} // it is gone, or the kernel cannot report it: a hang-up is its end
 	}
-	_ = unix.SetNonblock(fd, true) // the runtime waits for it then, not a thread
+	_ = unix.SetNonblock(fd, true) // the runtime then waits for the socket, not a thread
 	return pidfd{os.NewFile(uintptr(fd), "pidfd")}
 }
 

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// outQueue holds the frames to a process that does not read: a few orders
-	// and heartbeats. One that is further behind is sent no more until it reads.
+	// outQueue holds the frames to a process that does not read: a few orders and heartbeats.
+	// A process that is further behind gets no more until it reads.
 	outQueue = 32
 	// writeTimeout: a process reads within this, or is not served any more.
 	writeTimeout = 5 * time.Second
-	// A shim reports at most a hundred usages a second by itself. What comes faster from
-	// all processes of a container together is left in the sockets' buffers, which costs
-	// nothing.
+	// A shim reports its usage at most a hundred times a second by itself. Frames beyond this
+	// rate, of all processes of a container together, stay in the sockets' buffers, which
+	// costs nothing.
 	framesPerSecond = 100 * DefaultProcesses
 	frameBurst      = framesPerSecond
 	// helloTimeout: a shim identifies itself as soon as it connects.
@@ -56,10 +56,10 @@ type process struct {
 	account
 }
 
-// send sends a frame at once if the socket takes it, which spares the way over
-// another goroutine, else queues it. A process that is too far behind does not get
-// it: what is queued before it ends the connection, at the latest in writeTimeout.
-// The caller holds container.mu.
+// send sends a frame at once if the socket takes it, which avoids a goroutine switch;
+// otherwise it queues the frame. A process that is too far behind does not get the frame. The
+// frames queued before it then end the connection, at the latest after writeTimeout. The
+// caller must hold container.mu.
 func (p *process) send(b []byte) {
 	if p.queued.Load() == 0 {
 		if b = b[sendNow(p.conn, b):]; len(b) == 0 {
@@ -196,6 +196,6 @@ func (r *rateLimit) next(now time.Time) time.Duration {
 	return time.Duration(-r.left / r.perSecond * float64(time.Second))
 }
 
-// refund gives back what an answer and the frames before it took: a process that
+// refund returns the rate used by an answer and the frames before it, because a process that
 // gets many questions may send many answers.
 func (r *rateLimit) refund() { r.left = min(r.burst, r.left+4) }

@@ -34,7 +34,7 @@ func TestMemoryGoesOutAndComesBack(t *testing.T) {
 	check.Equal(check.Must(t), done.Resident, 0)
 	check.Equal(check.Must(t), done.Processes, 1)
 	check.Equal(t, g.Do("used"), 0, "bytes on the device after the eviction")
-	// What it reported before may have been reported twice.
+	// Its earlier usage may have been reported twice.
 	rec.await(t, "usage after the eviction", func(e event) bool {
 		return e.usage != nil && e.pid == g.PID() && e.usage.Allocated == 32*mib && e.usage.Resident == 0
 	})
@@ -74,8 +74,8 @@ func TestProcessesOfAContainerAreSummed(t *testing.T) {
 	second.Do("check 0 1")
 }
 
-// slow lets a move last: some eight seconds for 64 MiB, in chunks of 4, so that
-// what is to happen meanwhile does, on a busy machine too.
+// slow makes a move take some eight seconds for 64 MiB, in chunks of 4, so that the test's
+// other steps happen meanwhile, on a busy machine too.
 func slow() []string {
 	return []string{"FAKE_CUDA_BANDWIDTH=8000000", "GPUWHISK_SHIM_CHUNK=4194304"}
 }
@@ -276,8 +276,8 @@ for line in sys.stdin:
 	check.Equal(t, g.Do("run"), 3, "after the prefetch the third run answers")
 }
 
-// BenchmarkRoundTrip measures what an order costs beside its work. The median is
-// reported as well, which a busy machine changes less, and the slowest of a hundred.
+// BenchmarkRoundTrip measures the overhead of an order. It also reports the median, which a
+// busy machine changes less, and the slowest of a hundred.
 func BenchmarkRoundTrip(b *testing.B) {
 	ctl, rec := openControl(b, Settings{})
 	c := openContainer(b, ctl, "a")

@@ -1,15 +1,15 @@
-// Package shimctl is the invoker's end of the shim's socket: one directory per
-// container, in which the processes of the container find a socket to connect
-// to, report what they use of the GPU's memory and take orders to move it. It
-// decides nothing about memory (gpu does) and creates no containers.
+// Package shimctl is the invoker's end of the shim's socket. Each container has a directory
+// with a socket. The container's processes connect to the socket, report their use of GPU
+// memory and take orders to move it. The package makes no decisions about memory (gpu does)
+// and creates no containers.
 //
-// What it receives comes from user code's own process, so a false report can hurt
-// that container alone: the process id is taken from the kernel where it reports one
-// (see Outside), sizes are capped, frames and their rate are bounded, a silent
-// process is reported and never waited for beyond the caller's context.
+// Its input comes from processes that run user code, so a false report must hurt only the
+// reporting container. The process id is taken from the kernel if it reports one (see
+// Outside), sizes are capped, frames and their rate are bounded, and a silent process is
+// reported and never waited for beyond the caller's context.
 //
-// Its goroutines: one per Control for the heartbeat, one per container that
-// accepts, two per connection that read and write. Close ends and awaits them.
+// Goroutines: one per Control for the heartbeat, one per container that accepts connections,
+// two per connection that read and write. Close ends all of them and waits.
 package shimctl
 
 import (
@@ -40,7 +40,7 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// Settings bound what containers may report.
+// Settings bound the reports of containers.
 type Settings struct {
 	// MaxResident is the memory of the device: no process holds more on it.
 	MaxResident int64
@@ -71,11 +71,11 @@ const (
 	DefaultThreshold = 16 << 20
 )
 
-// Events receives what processes report, by container. Calls come from several
-// goroutines, those about one process in order; they must not block and must
-// not call Close. Numbers are capped already.
+// Events receives the reports of processes, by container. Calls come from several goroutines,
+// and in order for each process. They must not block and must not call Close. Numbers are
+// capped already.
 type Events interface {
-	// Usage is what a process uses now.
+	// Usage reports a process' present use.
 	Usage(container string, pid int, u gpu.Usage)
 	// Exited reports that a process has ended: its memory is free. A process
 	// that only disconnected keeps its last usage until it connects again or ends.
@@ -92,9 +92,9 @@ type Events interface {
 	Wants(container string)
 }
 
-// LibraryBytes is the most that the libraries of a process are taken to have on the device
-// beside what it allocates and its context: modules, and what cuBLAS, cuDNN and NCCL
-// keep. With PyTorch it is 0.5 to 1.5 GB.
+// LibraryBytes is the assumed maximum of the device memory that the libraries of a process use
+// besides its allocations and its context: modules, and buffers of cuBLAS, cuDNN and NCCL.
+// With PyTorch it is 0.5 to 1.5 GB.
 const LibraryBytes = 2 << 30
 
 // Control keeps the sockets of all containers. It is safe for concurrent use.
@@ -111,7 +111,7 @@ type Control struct {
 	closed     bool
 }
 
-// noEvents ignores what processes report by themselves.
+// noEvents ignores unsolicited reports.
 type noEvents struct{}
 
 func (noEvents) Usage(string, int, gpu.Usage) {}
@@ -120,8 +120,8 @@ func (noEvents) Silent(string, int, bool)     {}
 func (noEvents) Refused(string, int, Refusal) {}
 func (noEvents) Wants(string)                 {}
 
-// Open makes the directory, for this user alone, and starts the heartbeat. Without
-// events processes report only what they are asked.
+// Open creates the directory, for this user alone, and starts the heartbeat. If events is nil,
+// processes report only on request.
 func Open(dir string, cfg Settings, events Events, log *slog.Logger) (*Control, error) {
 	if cfg.MaxResident <= 0 {
 		return nil, fmt.Errorf("shim control: device memory of %d bytes: must be positive", cfg.MaxResident)
@@ -151,8 +151,8 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// makePrivate makes a directory that only this user can pass. One that exists
-// must be this user's: another user could replace theirs.
+// makePrivate creates a directory that only this user can enter. An existing directory must
+// belong to this user, because another user could replace it.
 func makePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make socket directory: %w", err)

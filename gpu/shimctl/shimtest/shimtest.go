@@ -21,9 +21,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// Dir is where the shim, the fake driver and the guest lie, which "make
-// shim-fake" builds. A test that lacks them is skipped, or fails where peers must be
-// there. What is older than its source is not tested.
+// Dir returns the directory of the shim, the fake driver and the guest, which "make shim-fake"
+// builds. If they are missing, the test is skipped, or fails if peers are required. Files that
+// are older than their sources are not tested.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, lack := filepath.Join(top(), "build", "shim"), ""
@@ -135,7 +135,7 @@ func (g *Guest) PID() int { return g.cmd.Process.Pid }
 // Process is the process itself.
 func (g *Guest) Process() *os.Process { return g.cmd.Process }
 
-// Kill ends the guest, if it has not ended, and waits for that.
+// Kill ends the guest, if it has not ended, and waits for its end.
 func (g *Guest) Kill() {
 	_ = g.cmd.Process.Kill()
 	_ = g.cmd.Wait()

@@ -28,8 +28,8 @@ type recording struct {
 // recordingLines is how many lines may wait for the disk: seconds of a busy scheduler.
 const recordingLines = 65536
 
-// newRecording begins a file of at most so many bytes. A file that is there is
-// kept as path.old.
+// newRecording begins a recording in the file path, of at most size bytes. An existing file
+// is renamed to path.old first. A goroutine writes the recording until Close.
 func newRecording(path string, size int64, log *slog.Logger) (*recording, error) {
 	if err := os.Rename(path, path+".old"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("keep the last recording of GPU scheduling (whisk.gpu.record): %w", err)

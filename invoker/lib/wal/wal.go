@@ -12,7 +12,7 @@
 // such a file or lose the rest of it.
 //
 // Trouble reports a full or slow disk. Entries that are appended meanwhile are written
-// when the disk works again, and no caller waits for that.
+// when the disk works again, and no caller waits.
 //
 // A Log owns two goroutines from Open to Close: the writer and the syncer.
 package wal

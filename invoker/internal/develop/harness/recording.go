@@ -137,8 +137,8 @@ func (p *Recording) add(fetches kgo.Fetches) {
 	p.changed = make(chan struct{})
 }
 
-// Publish sends messages like a controller that retries without a limit. The broker
-// has the messages when Publish returns.
+// Publish sends messages and blocks until the broker has them. It retries like a controller
+// does, and fails the test if the broker does not take them in time.
 func (p *Recording) Publish(t testing.TB, topic string, messages ...[]byte) {
 	t.Helper()
 	records := make([]*kgo.Record, len(messages))

@@ -64,9 +64,9 @@ func (e *Engine) task(ctx context.Context, id string) (client.Task, error) {
 	return c.Task(ctx, nil)
 }
 
-// lifeError translates the daemon's answer. A container that has stopped is as
-// good as gone. An answer with one of the words reached is no error: the container is
-// in the wanted state already.
+// lifeError translates the daemon's error. It returns ErrGone for a missing or stopped
+// container. It returns nil if the error's text contains one of reached, which means that
+// the container is in the wanted state already.
 func lifeError(verb string, id container.ID, err error, reached ...string) error {
 	if err == nil {
 		return nil

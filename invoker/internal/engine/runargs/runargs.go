@@ -24,9 +24,8 @@ type Args struct {
 // setting puts the values of one `docker run` option into the shared part.
 type setting func(p *Args, values []string) error
 
-// settings are the options that may be given as extra arguments. Options that
-// would undo what the invoker itself sets (name, memory, network, env of the
-// proxy) are not among them.
+// settings returns the options that may be given as extra arguments. Options that would undo
+// the invoker's own settings (name, memory, network, env of the proxy) are not among them.
 func settings() map[string]setting {
 	return map[string]setting{
 		"add-host":           list(func(p *Args) *[]string { return &p.Host.ExtraHosts }),

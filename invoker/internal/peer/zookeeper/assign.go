@@ -128,7 +128,8 @@ func settle(ctx context.Context, try func() (int, error)) (int, error) {
 	}
 }
 
-// seize tries once to make the name the only holder of id.
+// seize tries once to make this invoker's name the only holder of id. It removes all other
+// holders in the same transaction. It returns an error if a name changes meanwhile.
 func (a *assigner) seize(t tree, id int) error {
 	names, err := t.children(mappingPath)
 	if errors.Is(err, errNoNode) {
