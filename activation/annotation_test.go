@@ -24,8 +24,10 @@ func TestProvidesAPIKey(t *testing.T) {
 
 func TestGPUAnnotation(t *testing.T) {
 	for value, want := range map[string]GPURequest{
-		"true": {Weight: 1, Shim: ShimManaged},
-		"{}":   {Weight: 1, Shim: ShimManaged},
+		"true":               {Weight: 1},
+		"{}":                 {Weight: 1},
+		`{"shim":"managed"}`: {Weight: 1, Shim: ShimManaged},
+		`{"shim":"vmm"}`:     {Weight: 1, Shim: ShimVMM},
 		`{"memory":"4 GB","weight":2.5,"shim":"off","concurrency":3}`: {Memory: 4 * GB, Weight: 2.5, Shim: ShimOff, Concurrency: 3},
 	} {
 		got, err := (Annotations{{GPUAnnotation, json.RawMessage(value)}}).GPU()
@@ -51,7 +53,7 @@ func TestMalformedGPUAnnotation(t *testing.T) {
 		{`{"weight":0}`, "annotation gpu: key weight: given 0, allowed is a number above 0, at most 1000"},
 		{`{"weight":"2"}`, `annotation gpu: key weight: given "2", allowed`},
 		{`{"weight":1e400}`, "annotation gpu: key weight: given 1e400, allowed"},
-		{`{"shim":"maybe"}`, `annotation gpu: key shim: given "maybe", allowed is managed, count, off`},
+		{`{"shim":"maybe"}`, `annotation gpu: key shim: given "maybe", allowed is managed, vmm, count, off`},
 		{`{"concurrency":1.5}`, "annotation gpu: key concurrency: given 1.5, allowed is a whole number from 1 to 500"},
 		{`{"concurrency":0}`, "annotation gpu: key concurrency: given 0, allowed"},
 		{`{"cores":1}`, `annotation gpu: key "cores": given 1, allowed is only the keys memory, weight, shim, limit, concurrency`},

@@ -13,7 +13,8 @@ const GPUAnnotation = "gpu"
 
 // How much of the interposition shim an action gets.
 const (
-	ShimManaged = "managed" // memory is counted and moved
+	ShimManaged = "managed" // memory is counted, and the driver moves it
+	ShimVMM     = "vmm"     // memory is counted, and the shim moves it by copies
 	ShimCount   = "count"   // memory is counted only
 	ShimOff     = "off"
 )
@@ -22,15 +23,18 @@ const (
 type GPURequest struct {
 	Memory      Size    // hint for the first run, zero for none
 	Weight      float64 // share of service against other functions
-	Shim        string
-	Limit       Size // most device memory that a container may hold, zero for none
-	Concurrency int  // runs in one container at a time; zero: the action's limit
+	Shim        string  // how device memory is handled; empty: as the invoker is configured
+	Limit       Size    // most device memory that a container may hold, zero for none
+	Concurrency int     // runs in one container at a time; zero: the action's limit
 }
 
 // DefaultGPURequest returns the request of the plain annotation true.
 func DefaultGPURequest() GPURequest {
-	return GPURequest{Weight: 1, Shim: ShimManaged}
+	return GPURequest{Weight: 1}
 }
+
+// ShimMoves reports whether device memory moves to the host in a mode of the shim.
+func ShimMoves(mode string) bool { return mode == ShimManaged || mode == ShimVMM }
 
 // GPUError is a malformed gpu annotation. Its text is for the action's author: it repeats
 // what the author wrote, so it belongs in no trace or log. Cause is for those.
@@ -109,7 +113,7 @@ func (g *GPURequest) set(m Member) error {
 		allowed = "a number above 0, at most 1000"
 		g.Weight, ok = p.weight()
 	case "shim":
-		words := []string{ShimManaged, ShimCount, ShimOff}
+		words := []string{ShimManaged, ShimVMM, ShimCount, ShimOff}
 		allowed = strings.Join(words, ", ")
 		g.Shim = p.str()
 		ok = slices.Contains(words, g.Shim)

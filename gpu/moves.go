@@ -58,7 +58,8 @@ func SlowestMove(bytes int64) time.Duration {
 type Usage struct {
 	Allocated int64 // altogether, on the device or swapped to the host
 	Resident  int64 // part of Allocated that is on the device
-	Plain     int64 // part of Resident that is not managed memory; the driver lists it for the process
+	Plain     int64 // part of Allocated that is not managed memory
+	Out       int64 // part of Plain that was moved out; the driver lists the rest for the process
 	Context   int64 // the overhead of its CUDA context
 	Pinned    int64 // host memory that it has pinned, which is not device memory
 }

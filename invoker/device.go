@@ -108,7 +108,7 @@ type hostMemory struct {
 func (h hostMemory) of(p *pending, footprint func() int64) int {
 	var swapped int64
 	switch {
-	case p.gpu.Shim != activation.ShimManaged:
+	case !activation.ShimMoves(p.gpu.Shim):
 	case p.gpu.Limit > 0:
 		swapped = min(int64(p.gpu.Limit), h.device)
 	case h.faults: // else nothing is really swapped
@@ -128,7 +128,7 @@ func (h hostMemory) charge(mb int, swapped int64) int {
 // container reports.
 func (h hostMemory) more(ctr *actionContainer, report gpu.MemoryReport, free int) int {
 	g := ctr.gpu
-	if report.Assumed || g.wish.Shim != activation.ShimManaged || g.wish.Limit > 0 || !h.faults {
+	if report.Assumed || !activation.ShimMoves(g.wish.Shim) || g.wish.Limit > 0 || !h.faults {
 		return 0
 	}
 	resident := min(g.holds().Allocated, g.device.MemoryBytes)
@@ -139,7 +139,7 @@ func (h hostMemory) more(ctr *actionContainer, report gpu.MemoryReport, free int
 // device memory is swapped out, 0 where it may use as much already.
 func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
 	g := ctr.gpu
-	if o.Move != gpu.Evict || ctr.spec.GPU == nil || g.wish.Shim != activation.ShimManaged {
+	if o.Move != gpu.Evict || ctr.spec.GPU == nil || !activation.ShimMoves(g.wish.Shim) {
 		return 0
 	}
 	spill := mebibytes(min(o.Footprint, g.device.MemoryBytes))
@@ -177,7 +177,7 @@ func (g GPUSettings) mayFallBack() bool {
 // applyFallback has the activation's memory only counted where the action's
 // libraries do not bear that it is moved.
 func (p *pending) applyFallback(g GPUSettings) {
-	if p.gpu.Shim != activation.ShimManaged || !g.mayFallBack() {
+	if !activation.ShimMoves(p.gpu.Shim) || !g.mayFallBack() {
 		return
 	}
 	if why, fell := g.Fallbacks.Reason(p.action.FQN()); fell {
@@ -213,7 +213,7 @@ func (d *dispatcher) suspect(ctr *actionContainer, why string) bool {
 	switch {
 	case !g.mayFallBack():
 		return false
-	case ctr.gpu.wish.Shim != activation.ShimManaged:
+	case !activation.ShimMoves(ctr.gpu.wish.Shim):
 		if ctr.gpu.fallback == "" || !g.Fallbacks.Failed(action) {
 			return false
 		}
@@ -246,7 +246,7 @@ func (d *dispatcher) saveFallbacks() {
 // scheduler's order.
 func unfit(containers map[scheduler.Container]*actionContainer, action string) (ids []scheduler.Container) {
 	for id, ctr := range containers {
-		if ctr.gpu.action == action && ctr.gpu.wish.Shim == activation.ShimManaged {
+		if ctr.gpu.action == action && activation.ShimMoves(ctr.gpu.wish.Shim) {
 			ids = append(ids, id)
 		}
 	}

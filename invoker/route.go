@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -170,10 +171,12 @@ func plain(s string) string {
 	}, s)
 }
 
-// judge checks an action's GPU request against the operator's rules and writes the resulting
-// limit into the request. It returns a text if the action is refused.
+// judge checks an action's GPU request against the operator's rules. It writes the resulting
+// limit and shim mode into the request. It returns a text if the action is refused.
 func (g GPUSettings) judge(wish *activation.GPURequest, namespace string, a *activation.Action) (refused string) {
-	if len(g.Modes) > 0 && !slices.Contains(g.Modes, wish.Shim) {
+	if wish.Shim == "" {
+		wish.Shim = cmp.Or(g.Memory, activation.ShimManaged)
+	} else if len(g.Modes) > 0 && !slices.Contains(g.Modes, wish.Shim) {
 		return fmt.Sprintf("The action asks for the shim as %s (annotation gpu, key shim), but this invoker allows %s (whisk.gpu.shim.modes).",
 			wish.Shim, strings.Join(g.Modes, ", "))
 	}

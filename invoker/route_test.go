@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -66,6 +67,7 @@ func TestLimitRules(t *testing.T) {
 	g := GPUSettings{
 		Limits: map[string]int64{"guest/pkg/big": 8 * gib, "guest": 4 * gib, "*": 2 * gib},
 		Modes:  []string{activation.ShimManaged, activation.ShimCount},
+		Memory: activation.ShimVMM,
 	}
 	for _, c := range []struct {
 		namespace, action string
@@ -79,6 +81,8 @@ func TestLimitRules(t *testing.T) {
 		{"other", "f", activation.GPURequest{Shim: "managed", Limit: gib}, gib, ""},
 		{"other", "f", activation.GPURequest{Shim: "managed", Limit: 9 * gib}, 2 * gib, ""},
 		{"other", "f", activation.GPURequest{Shim: "off"}, 0, "whisk.gpu.shim.modes"},
+		{"other", "f", activation.GPURequest{Shim: "vmm"}, 0, "whisk.gpu.shim.modes"},
+		{"other", "f", activation.GPURequest{}, 2 * gib, ""},
 		{"other", "f", activation.GPURequest{Shim: "managed", Memory: 3 * gib}, 2 * gib, "whisk.gpu.limits"},
 		{"other", "f", activation.GPURequest{Shim: "managed", Memory: 2 * gib, Limit: gib}, gib, "key limit"},
 	} {
@@ -87,7 +91,9 @@ func TestLimitRules(t *testing.T) {
 		if nested {
 			a.Namespace, a.Name = c.namespace+"/"+path, name
 		}
+		asked := c.wish.Shim
 		got := g.judge(&c.wish, c.namespace, a)
+		check.Equal(t, c.wish.Shim, cmp.Or(asked, activation.ShimVMM), "the operator's mode where the action asks for none")
 		check.Contains(t, got, c.refused, "%s/%s: refused", c.namespace, c.action)
 		if c.refused == "" && got != "" {
 			t.Errorf("%s/%s: refused %q, want %q", c.namespace, c.action, got, c.refused)

@@ -62,6 +62,8 @@ type GPUSettings struct {
 	// annotation's key shim that actions may use; none is all.
 	Limits map[string]int64
 	Modes  []string
+	// Memory is the mode of actions that ask for none. Empty means managed.
+	Memory string
 	// Fallbacks has the actions whose memory cannot be moved; nil: none falls back.
 	Fallbacks Fallbacks
 	Forwards  bool // activations are passed on to other invokers when there is no device

@@ -299,10 +299,12 @@ const maxBytes = 1 << 48
 // bounded caps a process' report at the possible values.
 func (c *Container) bounded(f usageFrame) gpu.Usage {
 	allocated := capped(f.Allocated, maxBytes)
+	plain := allocated - min(capped(f.Managed, maxBytes), allocated)
 	return gpu.Usage{
 		Allocated: allocated,
 		Resident:  min(capped(f.Resident, c.ctl.cfg.MaxResident), allocated),
-		Plain:     min(capped(f.Fixed, maxBytes), allocated),
+		Plain:     plain,
+		Out:       plain - min(capped(f.Listed, maxBytes), plain),
 		Context:   int64(min(f.Contexts, 16)) * c.ctl.cfg.Context, // a device has few of one process
 		Pinned:    capped(f.Pinned, maxBytes),
 	}

@@ -185,7 +185,7 @@ func TestOrderOutlivesAConnection(t *testing.T) {
 // TestEndOfRunIsAnswered: one request ends a run and returns the usage after the run, in a
 // backend that moves memory and in one that only counts.
 func TestEndOfRunIsAnswered(t *testing.T) {
-	for _, backend := range []string{"managed", "count"} {
+	for _, backend := range []string{"managed", "vmm", "count"} {
 		ctl, rec := openControl(t, Settings{})
 		c := openContainer(t, ctl, backend)
 		usage, err := c.Ended(limited(t))

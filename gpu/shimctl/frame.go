@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // The frames are described in shim/src/agent/frame.h.
@@ -61,6 +62,7 @@ type (
 		Contexts                                   uint32
 		_                                          uint32
 		Allocated, Resident, Fixed, Pinned, Blocks uint64
+		Managed, Listed                            uint64 // older shims leave them out
 	}
 )
 
@@ -102,10 +104,26 @@ func decode(b []byte) (frame, error) {
 	default:
 		return f, nil
 	}
-	if _, err := binary.Decode(b[headerSize:], binary.LittleEndian, payload); err != nil {
+	fields := b[headerSize:]
+	if f.kind == typeUsage {
+		fields = completeUsage(fields)
+	}
+	if _, err := binary.Decode(fields, binary.LittleEndian, payload); err != nil {
 		return frame{}, fmt.Errorf("%w: type %d with %d bytes", errFrame, f.kind, len(b))
 	}
 	return f, nil
+}
+
+// completeUsage adds the fields that the shims of older libraries leave out of a USAGE. All
+// memory that such a shim moves is managed, and the driver lists the rest.
+func completeUsage(fields []byte) []byte {
+	const allocated, fixed, old = 8, 24, 48
+	if len(fields) != old {
+		return fields
+	}
+	all, listed := binary.LittleEndian.Uint64(fields[allocated:]), binary.LittleEndian.Uint64(fields[fixed:])
+	fields = binary.LittleEndian.AppendUint64(slices.Clip(fields), all-min(listed, all))
+	return binary.LittleEndian.AppendUint64(fields, listed)
 }
 
 // encode makes a frame whose payload is so many numbers of 64 bits. Fields of

@@ -17,7 +17,14 @@ func TestFramesRoundTrip(t *testing.T) {
 	check.Equal(t, f.epoch, 9)
 	check.Equal(t, f.done, want)
 	f, err = decode(encode(typeUsage, 1, pair(2, 0), 3, 4, 5, 6, 7))
-	usage := usageFrame{Contexts: 2, Allocated: 3, Resident: 4, Fixed: 5, Pinned: 6, Blocks: 7}
+	usage := usageFrame{Contexts: 2, Allocated: 3, Resident: 4, Fixed: 5, Pinned: 6, Blocks: 7, Managed: 0, Listed: 5}
+	check.NoError(t, err)
+	check.Equal(t, f.usage, usage, "from a shim that is older: more fixed than allocated")
+	f, err = decode(encode(typeUsage, 1, pair(2, 0), 9, 4, 5, 6, 7))
+	check.NoError(t, err)
+	check.Equal(t, f.usage.Managed, 4, "from a shim that is older: all but the fixed part")
+	f, err = decode(encode(typeUsage, 1, pair(2, 0), 9, 8, 5, 6, 7, 1, 6))
+	usage = usageFrame{Contexts: 2, Allocated: 9, Resident: 8, Fixed: 5, Pinned: 6, Blocks: 7, Managed: 1, Listed: 6}
 	check.NoError(t, err)
 	check.Equal(t, f.usage, usage)
 	// A newer shim may send more, and other frames.
@@ -32,6 +39,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add(encode(typeHello, 0, pair(1, 2), pair(0, 56)))
 	f.Add(encode(typeDone, 9, pair(4, 3), pair(2, 0), 100, 200, 300))
 	f.Add(encode(typeUsage, 1, pair(2, 0), 3, 4, 5, 6, 7))
+	f.Add(encode(typeUsage, 1, pair(2, 0), 9, 8, 5, 6, 7, 1, 6))
 	f.Add(encode(typeRefused, 0, pair(2, 719)))
 	f.Add([]byte{255, 255, 255, 255})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -18,14 +18,23 @@ import (
 // These tests run the real shim over the fake driver in a plain process.
 
 func TestMemoryGoesOutAndComesBack(t *testing.T) {
+	for _, backend := range []string{"managed", "vmm"} {
+		t.Run(backend, func(t *testing.T) { moveOutAndBack(t, backend) })
+	}
+}
+
+func moveOutAndBack(t *testing.T, backend string) {
 	ctl, rec := openControl(t, Settings{Context: 7})
 	c := openContainer(t, ctl, "a")
-	g := startGuest(t, c)
+	g := startGuest(t, c, "GPUWHISK_SHIM="+backend)
 	block := g.Do("alloc %d", 32*mib)
 	g.Do("fill %d 1", block)
 	u := rec.awaitUsage(t, g.PID(), 32*mib)
 	check.Equal(t, u.Resident, 32*mib)
 	check.Equal(t, u.Context, 7)
+	plain := map[string]int64{"vmm": 32 * mib}[backend]
+	check.Equal(t, u.Plain, plain)
+	check.Equal(t, u.Out, 0)
 
 	done, err := c.Evict(limited(t), 1)
 	check.NoError(t, err)
@@ -36,7 +45,8 @@ func TestMemoryGoesOutAndComesBack(t *testing.T) {
 	check.Equal(t, g.Do("used"), 0, "bytes on the device after the eviction")
 	// Its earlier usage may have been reported twice.
 	rec.await(t, "usage after the eviction", func(e event) bool {
-		return e.usage != nil && e.pid == g.PID() && e.usage.Allocated == 32*mib && e.usage.Resident == 0
+		return e.usage != nil && e.pid == g.PID() && e.usage.Allocated == 32*mib && e.usage.Resident == 0 &&
+			e.usage.Plain == plain && e.usage.Out == plain
 	})
 
 	done, err = c.Prefetch(limited(t), 2, 0)
@@ -46,6 +56,12 @@ func TestMemoryGoesOutAndComesBack(t *testing.T) {
 	check.Equal(check.Must(t), done.Resident, 32*mib)
 	check.Equal(t, g.Do("used"), 32*mib, "bytes on the device after the prefetch")
 	g.Do("check %d 1", block)
+
+	_, err = c.Evict(limited(t), 3)
+	check.NoError(t, err)
+	c.Running(true)
+	g.Do("check %d 1", block) // a run finds its memory, without a prefetch
+	check.Equal(t, g.Do("used"), 32*mib, "bytes on the device during the run")
 }
 
 func TestProcessesOfAContainerAreSummed(t *testing.T) {

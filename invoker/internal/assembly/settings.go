@@ -130,6 +130,7 @@ func gpuSettings(g config.GPU, devices []gpu.Device) invoker.GPUSettings {
 		},
 		Limits:       limits(g.Limits),
 		Modes:        g.Shim.Modes,
+		Memory:       g.Memory,
 		Forwards:     len(g.ForwardTo) > 0,
 		Overdue:      finite(g.Overdue),
 		BacklogBytes: int64(g.BacklogSize),

@@ -32,6 +32,7 @@ type GPU struct {
 	FakeDriver       string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, for functions of simulated GPUs"`
 	MPS              string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU; a fault of one function ends the work of all"`
 	Shim             GPUShim
+	Memory           string             `key:"whisk.gpu.memory" default:"managed" enum:"managed,vmm" doc:"how device memory moves to the host and back. managed: managed memory that the driver moves; vmm: mapped memory that the shim copies (not yet measured on a card)"`
 	Prefetch         bool               `key:"whisk.gpu.prefetch" default:"true" doc:"move a function's memory to the device before its turn"`
 	AckTimeout       time.Duration      `key:"whisk.gpu.ack-timeout" default:"10 seconds" doc:"a move of device memory that is unanswered for half as long is ordered again; after so long its container is removed, unless its memory moves at 512 MiB a second or faster; 0 means 10 seconds"`
 	DefaultMemory    Size               `key:"whisk.gpu.default-memory" default:"1 GiB" min:"1 MiB" doc:"device memory of an action without an annotation that was never measured"`
@@ -53,7 +54,7 @@ type GPU struct {
 type GPUShim struct {
 	Library string   `key:"whisk.gpu.shim.library" doc:"path of libgpuwhisk.so, or none; empty looks beside the program, in ../lib/gpuwhisk and in build/shim"`
 	Dir     string   `key:"whisk.gpu.shim.dir" doc:"directory of the shim's sockets on the containers' host; empty: /var/run/gpuwhisk"`
-	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,count,off" doc:"shim modes that annotations may request"`
+	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,vmm,count,off" doc:"shim modes that annotations may request"`
 	Log     bool     `key:"whisk.gpu.shim.log" default:"false" doc:"the shim writes to an action's logs why it is disabled"`
 }
 

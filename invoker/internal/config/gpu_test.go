@@ -43,7 +43,7 @@ func TestGPUMemoryKeys(t *testing.T) {
 		"whisk.gpu.shim.library":          "/opt/l.so",
 		"whisk.gpu.shim.dir":              "/run/x",
 		"whisk.gpu.shim.log":              "false",
-		"whisk.gpu.shim.modes":            "managed,count,off",
+		"whisk.gpu.shim.modes":            "managed,vmm,count,off",
 		"whisk.gpu.fake-driver":           "/fake",
 		"whisk.gpu.dynamic-tokens":        "true",
 		"whisk.gpu.utilization-threshold": "0.9",
@@ -58,7 +58,7 @@ func TestGPULimits(t *testing.T) {
 		"whisk.gpu.shim.modes":       "managed,count",
 		"whisk.gpu.namespace-limits": "*=8 GiB,guest=15625000 KiB",
 	})
-	for _, wrong := range []string{"limits=guest", "limits==1 GB", "limits=guest=much", "shim_modes=count", "shim_modes=managed,vmm", "namespace_limits=guest/f=1 GB"} {
+	for _, wrong := range []string{"limits=guest", "limits==1 GB", "limits=guest=much", "shim_modes=count", "shim_modes=managed,mapped", "namespace_limits=guest/f=1 GB"} {
 		key, _, _ := strings.Cut(strings.ReplaceAll(wrong, "_", "."), "=")
 		refused(t, key, "CONFIG_whisk_gpu_"+wrong)
 	}

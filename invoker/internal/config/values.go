@@ -307,9 +307,9 @@ func quoted(at *[]string) value {
 
 // shimModes returns the value of a set of shim modes.
 func shimModes(at *[]string) value {
-	return withOwnDescription(compound(at, "comma-separated, of managed, count and off; managed is among them", func(given []entry) ([]string, error) {
+	return withOwnDescription(compound(at, "comma-separated, of managed, vmm, count and off; managed is among them", func(given []entry) ([]string, error) {
 		all, err := elements(given)
-		unknown := func(mode string) bool { return !slices.Contains([]string{"managed", "count", "off"}, mode) }
+		unknown := func(mode string) bool { return !slices.Contains([]string{"managed", "vmm", "count", "off"}, mode) }
 		if err != nil || !slices.Contains(all, "managed") || slices.ContainsFunc(all, unknown) {
 			return nil, errBad
 		}

@@ -63,6 +63,9 @@ func (m *Mover) equip(g *container.GPU, b *gpuContainer, mode string) {
 	if most > 0 {
 		g.Env = append(g.Env, fmt.Sprintf("GPUWHISK_SHIM_LIMIT=%d", most))
 	}
+	if mode == activation.ShimVMM {
+		g.Env = append(g.Env, fmt.Sprintf("GPUWHISK_SHIM_ARENA=%d", int64(g.SpillMB)<<20))
+	}
 	if b.host > 0 {
 		g.Env = append(g.Env, fmt.Sprintf("GPUWHISK_SHIM_HOST_LIMIT=%d", b.host))
 	}
@@ -87,7 +90,7 @@ func (m *Mover) spill(b *gpuContainer) int {
 // backend is the shim's mode for the annotation's.
 func backend(mode string) string {
 	switch mode {
-	case activation.ShimOff, activation.ShimCount:
+	case activation.ShimOff, activation.ShimCount, activation.ShimVMM:
 		return mode
 	}
 	return activation.ShimManaged

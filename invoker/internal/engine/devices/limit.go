@@ -130,7 +130,7 @@ func (b *gpuContainer) learn(found map[int]observed, context int64, within bool)
 		}
 		bytes := s.bytes
 		for _, u := range usages {
-			bytes -= u.Plain
+			bytes -= u.Plain - u.Out
 		}
 		learned, known := b.beside[key]
 		if !known || s.processes > learned.processes {
@@ -161,7 +161,7 @@ func (b *gpuContainer) beyond(sum, allowed int64) string {
 // NVML, which lists all but managed memory. The caller holds m.mu.
 func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
 	for _, u := range b.reportedBy(key) {
-		bytes -= u.Plain + max(u.Context, context) + unreportedBytes
+		bytes -= u.Plain - u.Out + max(u.Context, context) + unreportedBytes
 	}
 	return max(bytes, 0)
 }

@@ -181,7 +181,7 @@ func (m *Mover) Prepare(name string, device gpu.Device, wish container.DeviceReq
 			return container.GPU{}, err
 		}
 		b.off = wish.Shim == activation.ShimOff
-		b.managed = backend(wish.Shim) == activation.ShimManaged
+		b.managed = activation.ShimMoves(backend(wish.Shim))
 		m.equip(&g, b, wish.Shim)
 	}
 	m.mu.Lock()
