@@ -231,6 +231,43 @@ static void vmm_gate(int argc, char **argv)
 	}
 }
 
+/* A graph that was recorded before a move finds its memory at the same addresses. Memory of
+ * a pool stays. */
+static void vmm_graph(int argc, char **argv)
+{
+	enum { BYTES = 6 * MIB, ROUNDS = 8 };
+	CUdeviceptr p, other;
+	CUstream s;
+	void *graph, *exec;
+	uint64_t n = BYTES / 4;
+	uint32_t factor = 3, step = 1, want = 0, got[2];
+	int c = begin();
+
+	OK(cu.cuStreamCreate(&s, 1));
+	OK(cu.cuMemAlloc_v2(&p, BYTES));
+	OK(cu.cuMemAllocAsync(&other, 2 * MIB, s)); /* of a pool, which never moves */
+	OK(cu.cuMemsetD8_v2(p, 0, BYTES));
+	void *args[] = {&p, &n, &factor, &step};
+	OK(cu.cuStreamBeginCapture_v2(s, 0));
+	OK(cu.cuLaunchKernel(kernel("pass"), 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	OK(cu.cuStreamEndCapture(s, &graph));
+	OK(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (uint64_t round = 1; round <= ROUNDS; round++) {
+		SAME(invoker_move(c, GW_EVICT, round).word[STATUS], GW_OK);
+		SAME(in_use(), 2 * MIB);
+		OK(cu.cuGraphLaunch(exec, s));
+		want = want * factor + step;
+		OK(cu.cuMemcpyDtoH_v2(got, p, 4));
+		OK(cu.cuMemcpyDtoH_v2(got + 1, p + BYTES - 4, 4));
+		SAME(got[0], want);
+		SAME(got[1], want);
+		struct shim_frame report = invoker_report(c);
+		SAME(report.number[RESIDENT], in_use());
+		SAME(report.number[FIXED], 2 * MIB);
+	}
+	OK(cu.cuMemFreeAsync(other, s));
+}
+
 /* A run brings its memory back, whether or not an order does, and also when the invoker
  * has gone. */
 static void vmm_run(int argc, char **argv)
@@ -474,7 +511,7 @@ static void random_steps(int argc, char **argv)
 
 const struct test_case cases_vmm[] = {
 	{"handle_contents", handle_contents}, {"unmapped", unmapped}, {"pins", pins},
-	{"vmm_moves", vmm_moves}, {"vmm_gate", vmm_gate}, {"vmm_run", vmm_run},
+	{"vmm_moves", vmm_moves}, {"vmm_gate", vmm_gate}, {"vmm_graph", vmm_graph}, {"vmm_run", vmm_run},
 	{"vmm_capture", vmm_capture}, {"vmm_busy", vmm_busy}, {"vmm_shared", vmm_shared},
 	{"vmm_full", vmm_full}, {"vmm_context", vmm_context}, {"vmm_arena", vmm_arena},
 	{"random_steps", random_steps}, {NULL, NULL},
