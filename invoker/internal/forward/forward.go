@@ -1,36 +1,39 @@
-// Package forward decides which GPU invoker an activation is passed on to, by an invoker
-// that has no GPU.
+// Package forward decides which GPU invoker receives an activation from an invoker that has
+// no GPU.
 //
-// Rendezvous hashing gives each function an order of the named invokers. All forwarders
-// agree on the order, and it changes little when an invoker comes or goes. The first
-// invoker of the order is the function's home, where its containers are warm. An
-// activation goes to its home unless the backlog there is above the mean of all invokers;
-// then the next invoker takes it, at most Choices in all.
+// Weighted rendezvous hashing orders the named invokers for each function. The first one is
+// the function's home, where its containers are warm. The order changes little when an
+// invoker comes or goes. The weights follow the backlogs: an invoker whose backlog stays
+// above the mean slowly loses functions, until all invokers have the same backlog. Forwarders
+// learn the weights from the same pings, so they agree about nearly all functions.
 //
-// By how much the backlog may be above the mean is different for each function and
-// invoker, and follows from the hash: an invoker with a little too much work loses a few
-// of its functions, always the same ones, and one with far too much loses all.
+// An activation goes to its home unless the home's backlog is far above the mean of all
+// invokers. Then the next invoker of the order takes the activation, at most Choices in all.
+// The bound differs by function and invoker and follows from the hash: an invoker that is a
+// little above the mean loses few activations, always of the same functions.
 //
-// A Table is pure: the caller gives it reports and the time. It has no goroutine and is not
-// safe for concurrent use.
+// A Table is pure: the caller passes reports and the time. A Table has no goroutine and is
+// not safe for concurrent use.
 package forward
 
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 	"time"
 )
 
 const (
-	// Fresh is how young the last ping of a candidate must be, as at controllers.
+	// Fresh is the greatest age of a candidate's last ping, as at controllers.
 	Fresh = 10 * time.Second
-	// Choices is how many invokers of a function's order may take its activations. More
-	// would spread it over hosts where it is cold.
+	// Choices is the number of invokers that may take the activations of a function. More
+	// would spread the function over hosts where it is cold.
 	Choices = 4
-	// Every function leaves an invoker whose backlog exceeds (1 + excess) times the mean by
-	// more than setUp, which is about how long a start elsewhere takes.
-	excess = 0.25
-	setUp  = 3 * time.Second
+	// No activation goes to an invoker whose backlog exceeds (1 + excess) times the mean by
+	// more than patience. A smaller bound spreads functions over more hosts, where they take
+	// the device memory of other functions.
+	excess   = 1.0
+	patience = time.Minute
 )
 
 // Report is what a GPU invoker says of itself.
@@ -44,23 +47,25 @@ type Report struct {
 // candidate is a named invoker.
 type candidate struct {
 	Report
-	received time.Duration // of the report
-	heard    bool          // there was one
+	at        time.Duration // of the report
+	heard     bool          // there was one
+	weight    float64       // see balance.go
+	logWeight float64       // its logarithm
 }
 
 // Table has the latest report of each named invoker.
 type Table struct {
-	candidates []candidate
-	// readingSince is when the present reading without a pause began, lastRead its last read.
-	readingSince, lastRead time.Duration
-	reads                  bool // they were read at all
+	all []candidate
+	// Reports are read since began without a pause, last at read.
+	began, read time.Duration
+	reads       bool // they were read at all
 }
 
 // New makes a table for the named invokers.
 func New(invokers ...int) *Table {
 	t := &Table{}
 	for _, n := range invokers {
-		t.candidates = append(t.candidates, candidate{Report: Report{Invoker: n}})
+		t.all = append(t.all, candidate{Report: Report{Invoker: n}, weight: 1})
 	}
 	return t
 }
@@ -70,17 +75,22 @@ const readPause = 5 * time.Second
 
 // Read records that reports were read now, if only none.
 func (t *Table) Read(now time.Duration) {
-	if !t.reads || now-t.lastRead >= readPause {
-		t.readingSince = now
+	if !t.reads || now-t.read >= readPause {
+		t.began = now
 	}
-	t.reads, t.lastRead = true, now
+	t.reads, t.read = true, now
 }
 
 // Reported takes a report. Reports of invokers that are not named are ignored.
 func (t *Table) Reported(now time.Duration, r Report) {
-	for i := range t.candidates {
-		if t.candidates[i].Invoker == r.Invoker {
-			t.candidates[i] = candidate{r, now, true}
+	for i := range t.all {
+		if t.all[i].Invoker == r.Invoker {
+			c := &t.all[i]
+			since, known := now-c.at, c.heard
+			c.Report, c.at, c.heard = r, now, true
+			if known {
+				t.learn(now, c, since)
+			}
 		}
 	}
 }
@@ -92,8 +102,8 @@ func (c *candidate) refuses(now time.Duration) string {
 		return "sent no ping"
 	case !c.Enabled:
 		return "is disabled"
-	case now-c.received >= Fresh:
-		return fmt.Sprintf("sent no ping for %s", (now - c.received).Round(time.Second))
+	case now-c.at >= Fresh:
+		return fmt.Sprintf("sent no ping for %s", (now - c.at).Round(time.Second))
 	case !c.GPU:
 		return "has no GPU that can be used"
 	}
@@ -102,22 +112,23 @@ func (c *candidate) refuses(now time.Duration) string {
 
 // Settled reports whether every invoker that lives had time to report.
 func (t *Table) Settled(now time.Duration) bool {
-	return t.reads && t.lastRead-t.readingSince >= Fresh && now-t.lastRead < readPause
+	return t.reads && t.read-t.began >= Fresh && now-t.read < readPause
 }
 
 // Status is a named invoker in /status.
 type Status struct {
-	Invoker   int    `json:"invoker"`
-	Refuses   string `json:"refuses,omitempty"` // why it is given no work
-	BacklogMS int64  `json:"backlogMs"`
+	Invoker   int     `json:"invoker"`
+	Refuses   string  `json:"refuses,omitempty"` // the reason why it receives no work
+	BacklogMS int64   `json:"backlogMs"`
+	Weight    float64 `json:"weight"` // 1 at first
 }
 
 // Statuses returns what is known of the named invokers, in the order of their names.
 func (t *Table) Statuses(now time.Duration) []Status {
-	all := make([]Status, len(t.candidates))
-	for i := range t.candidates {
-		c := &t.candidates[i]
-		all[i] = Status{c.Invoker, c.refuses(now), c.Backlog.Milliseconds()}
+	all := make([]Status, len(t.all))
+	for i := range t.all {
+		c := &t.all[i]
+		all[i] = Status{c.Invoker, c.refuses(now), c.Backlog.Milliseconds(), math.Round(100*c.weight) / 100}
 	}
 	return all
 }
@@ -125,19 +136,19 @@ func (t *Table) Statuses(now time.Duration) []Status {
 // Choose returns the invoker that takes an activation of a function. It passes over the
 // invoker except, which is the caller's own. It returns false if none can be given work.
 func (t *Table) Choose(now time.Duration, namespace, function string, except int) (invoker int, ok bool) {
-	var order [Choices]choice // the largest weights, falling
+	var order [Choices]choice // the highest scores, highest first
 	n, sum, all := 0, time.Duration(0), time.Duration(0)
 	key := hash(namespace, function)
-	for i := range t.candidates {
-		c := &t.candidates[i]
+	for i := range t.all {
+		c := &t.all[i]
 		if c.Invoker == except || c.refuses(now) != "" {
 			continue
 		}
 		all++
 		sum += c.Backlog
-		this := choice{c, mix(key ^ mix(uint64(c.Invoker)+1))}
+		this := choice{c, c.score(key)}
 		for j := range order {
-			if j == n || this.weight > order[j].weight {
+			if order[j].candidate == nil || this.score > order[j].score {
 				n = min(n+1, Choices)
 				order[j], this = this, order[j]
 				if this.candidate == nil {
@@ -151,7 +162,7 @@ func (t *Table) Choose(now time.Duration, namespace, function string, except int
 	}
 	mean, least := sum/all, order[0]
 	for _, c := range order[:n] {
-		if c.Backlog <= mean+c.tolerance(mean) {
+		if c.Backlog <= mean+c.tolerance(key, mean) {
 			return c.Invoker, true
 		}
 		if c.Backlog < least.Backlog {
@@ -161,17 +172,16 @@ func (t *Table) Choose(now time.Duration, namespace, function string, except int
 	return least.Invoker, true
 }
 
-// choice is a candidate and its weight for a function.
+// choice is a candidate and its score for a function.
 type choice struct {
 	*candidate
-	weight uint64
+	score float64
 }
 
-// tolerance returns by how much the candidate's backlog may exceed the mean before the
-// function leaves it.
-func (c choice) tolerance(mean time.Duration) time.Duration {
-	share := float64(mix(c.weight)>>11) / (1 << 53) // from 0 to 1
-	return time.Duration(share * (excess*float64(mean) + float64(setUp)))
+// tolerance returns by how much the candidate's backlog may exceed the mean before
+// activations of the function go elsewhere.
+func (c *candidate) tolerance(function uint64, mean time.Duration) time.Duration {
+	return time.Duration(share(mix(c.draw(function))) * (excess*float64(mean) + float64(patience)))
 }
 
 func hash(namespace, function string) uint64 {

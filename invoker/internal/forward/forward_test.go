@@ -75,14 +75,14 @@ func TestBacklogMovesFunctions(t *testing.T) {
 		return left, all
 	}
 	before := 0
-	for _, backlog := range []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second} {
+	for _, backlog := range []time.Duration{0, 20 * time.Second, 40 * time.Second, 60 * time.Second} {
 		left, all := homeOf(backlog)
 		check.AtLeast(t, left, before, "left at %s", backlog)
 		check.That(t, backlog == 0 || left > before, "none more left at %s", backlog)
-		check.That(t, backlog != 3*time.Second || left > all*8/10, "%d of %d left at %s", left, all, backlog)
+		check.That(t, backlog != time.Minute || left > all*7/10, "%d of %d left at %s", left, all, backlog)
 		before = left
 	}
-	left, all := homeOf(5 * time.Second) // over 1.25 times the mean of 0.6 s and 3 s
+	left, all := homeOf(90 * time.Second) // above twice the mean of 11.25 s and a minute
 	check.Equal(t, left, all)
 	// Where all that may take a function have too much, the one with the least does.
 	full := table(hosts)
@@ -96,6 +96,55 @@ func TestBacklogMovesFunctions(t *testing.T) {
 		full.Reported(Fresh, Report{Invoker: n, Enabled: true, GPU: true, Backlog: time.Hour + time.Duration(len(seen))*time.Minute})
 	}
 	check.AtMost(t, len(seen), Choices)
+}
+
+// TestLoadedInvokerBecomesTheHomeOfFewerFunctions: weights follow the backlogs within bounds,
+// and the other functions stay at their homes.
+func TestLoadedInvokerBecomesTheHomeOfFewerFunctions(t *testing.T) {
+	const hosts, functions = 4, 4000
+	at := table(hosts)
+	now := time.Duration(Fresh)
+	share := func() (count [hosts]int, homes []int) {
+		for i := range functions {
+			n, ok := at.Choose(now, "guest", fmt.Sprint("f", i), -1)
+			check.That(check.Must(t), ok)
+			count[n]++
+			homes = append(homes, n)
+		}
+		return count, homes
+	}
+	learn := func(d, backlog time.Duration) {
+		for end := now + d; now < end; {
+			now += time.Second
+			for n := range hosts {
+				r := Report{Invoker: n, Enabled: true, GPU: true, Backlog: 10 * time.Second}
+				if n == 0 {
+					r.Backlog = backlog
+				}
+				at.Reported(now, r)
+			}
+		}
+		at.Reported(now, Report{Invoker: 0, Enabled: true, GPU: true, Backlog: 10 * time.Second})
+	}
+	before, old := share()
+	learn(5*time.Minute, 60*time.Second)
+	after, homes := share()
+	check.AtMost(t, after[0], before[0]*3/4, "functions of the loaded invoker")
+	check.AtLeast(t, after[0], before[0]/4, "functions of the loaded invoker")
+	moved := 0
+	for i := range homes {
+		if homes[i] != old[i] && old[i] != 0 {
+			moved++
+		}
+	}
+	check.AtMost(t, moved, functions/100, "functions of other invokers moved")
+	learn(24*time.Hour, 60*time.Second)
+	least, _ := share()
+	check.AtLeast(t, least[0], functions/hosts/20, "after a day with too much work")
+	learn(24*time.Hour, 0)
+	most, _ := share()
+	check.AtLeast(t, most[0], before[0]*2, "after a day with too little work")
+	check.AtMost(t, most[0], functions*19/20, "after a day with too little work")
 }
 
 // Only invokers that live, are enabled and have a GPU take work, and never the caller.
