@@ -150,10 +150,10 @@ func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
 	return int64(ctr.spec.MemoryMB+spill) << 20
 }
 
-// Fallbacks remembers the actions whose libraries do not bear device memory that
+// CountOnlyActions remembers the actions whose libraries do not bear device memory that
 // is moved, so that theirs is only counted. It is safe for concurrent use, and
 // only Save waits for a disk.
-type Fallbacks interface {
+type CountOnlyActions interface {
 	// Reason gives the reason why an action fell back, if it did.
 	Reason(action string) (why string, fell bool)
 	// Add remembers an action, on probation where the sign was weak. False: it is

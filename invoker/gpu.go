@@ -390,7 +390,7 @@ func (g *gpuScheduler) observe(now time.Duration, readings []gpu.Reading) {
 		}
 		g.take(now, scheduler.Event{Kind: scheduler.Sampled, Device: r.Device, Utilization: min(r.Utilization, 1), Used: r.Used})
 		if d := g.core.Device(r.Device); d.Sampled && d.Lost == "" {
-			g.d.metrics.gpuUtilization.WithLabelValues(DeviceValues(d.Device)...).Set(d.Utilization)
+			g.d.metrics.gpuUtilization.WithLabelValues(DeviceLabelValues(d.Device)...).Set(d.Utilization)
 		}
 	}
 }

@@ -51,16 +51,16 @@ type Metrics struct {
 	held  map[sched.FlowID]heldMemory
 }
 
-// Latency is the buckets of all times: from a millisecond to the longest that an
+// LatencyBuckets returns the buckets of all times: from a millisecond to the longest that an
 // action may be given.
-func Latency() []float64 {
+func LatencyBuckets() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 }
 
 // native makes a histogram also a native one, for scrapers that ask for native histograms. Its
 // error is at most a tenth.
 func native(o prometheus.HistogramOpts) prometheus.HistogramOpts {
-	o.Namespace, o.Buckets = "gpuwhisk", Latency()
+	o.Namespace, o.Buckets = "gpuwhisk", LatencyBuckets()
 	o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber = 1.1, 100
 	o.NativeHistogramMinResetDuration = time.Hour
 	return o
@@ -137,9 +137,9 @@ func outcome(err error) string {
 // UUID (of a MIG slice the slice's own) and its model.
 var DeviceLabels = []string{"gpu", "UUID", "modelName"}
 
-// DeviceValues are the values of DeviceLabels. A simulated device has no UUID,
+// DeviceLabelValues are the values of DeviceLabels. A simulated device has no UUID,
 // and its model ends with "(simulated)".
-func DeviceValues(d gpu.Device) []string {
+func DeviceLabelValues(d gpu.Device) []string {
 	return []string{strconv.Itoa(d.Card), d.UUID, d.Model()}
 }
 
@@ -158,7 +158,7 @@ func (m *Metrics) functions(r maker) {
 	m.gpuResident = r.gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action; source is measured or assumed.", "namespace", "action", "source")
 	m.named, m.held = map[sched.FlowID]bool{}, map[sched.FlowID]heldMemory{}
 	m.gpuWaits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "gpuwhisk", Name: "gpu_function_queue_seconds", Buckets: Latency(),
+		Namespace: "gpuwhisk", Name: "gpu_function_queue_seconds", Buckets: LatencyBuckets(),
 		Help: "Time from acceptance to a GPU token, by namespace and action.",
 	}, []string{"namespace", "action"})
 	r.reg.MustRegister(m.gpuWaits)
@@ -220,7 +220,7 @@ func (m *Metrics) lost(d gpu.Device, lost bool) {
 	if lost {
 		value = 1
 	}
-	m.gpuLost.WithLabelValues(DeviceValues(d)...).Set(value)
+	m.gpuLost.WithLabelValues(DeviceLabelValues(d)...).Set(value)
 }
 
 // forget drops the series of a flow that no longer exists. Each series is named in

@@ -65,7 +65,7 @@ type GPUSettings struct {
 	// Memory is the mode of actions that ask for none. Empty means managed.
 	Memory string
 	// Fallbacks has the actions whose memory cannot be moved; nil: none falls back.
-	Fallbacks Fallbacks
+	Fallbacks CountOnlyActions
 	Forwards  bool // activations are passed on to other invokers when there is no device
 	// Overdue is after how long an activation that has not begun is refused, since
 	// its caller waits no longer; 0 is never.

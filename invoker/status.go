@@ -134,7 +134,7 @@ func (iv *Invoker) capacity() int { return iv.settings.InFlight }
 
 func deviceStatus(d scheduler.DeviceStats) DeviceStatus {
 	ds := DeviceStatus{
-		Device: d.Device.String(), Names: DeviceValues(d.Device), Simulated: d.Device.Simulated, Containers: d.Containers, Lost: d.Lost,
+		Device: d.Device.String(), Names: DeviceLabelValues(d.Device), Simulated: d.Device.Simulated, Containers: d.Containers, Lost: d.Lost,
 		Tokens: d.Tokens, InFlight: d.InFlight, Memory: d.Device.MemoryBytes, Used: d.Used,
 		Resident: d.Memory.Resident, Reserved: d.Memory.Reserved, Context: d.Memory.Context, Foreign: d.Memory.Foreign,
 	}

@@ -71,7 +71,7 @@ func (j *Journal) dropOldest() bool {
 // rewrite appends the needed entries of a file again. It returns false if some cannot be
 // read.
 func (j *Journal) rewrite(n wal.Segment) bool {
-	if _, err := j.log.Trouble(); err != nil {
+	if _, err := j.log.Err(); err != nil {
 		return false
 	}
 	for _, k := range j.neededOf(n) {

@@ -127,7 +127,7 @@ func (j *Journal) replay(at wal.Position, data []byte) {
 
 // writeState writes the present state of an activation. The caller holds mu, so
 // that the entries of one activation are in order.
-func (j *Journal) writeState(k key, e *entry) wal.Receipt {
+func (j *Journal) writeState(k key, e *entry) wal.PendingWrite {
 	var scratch [stateBytes]byte
 	r := j.log.Append(encode(scratch[:0], k, e, 0), nil)
 	j.setSegment(e, r.Position.Segment)
@@ -136,7 +136,7 @@ func (j *Journal) writeState(k key, e *entry) wal.Receipt {
 
 // writePayload writes the present state with a payload, which replaces a former
 // one. The caller holds mu.
-func (j *Journal) writePayload(k key, e *entry, kind payloadKind, payload []byte) wal.Receipt {
+func (j *Journal) writePayload(k key, e *entry, kind payloadKind, payload []byte) wal.PendingWrite {
 	var scratch [stateBytes]byte
 	r := j.log.Append(encode(scratch[:0], k, e, payloadBits[kind]), payload)
 	j.setSegment(e, r.Position.Segment)

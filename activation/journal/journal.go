@@ -236,7 +236,7 @@ func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
 
 // begin writes that an activation starts. If again is false, it does not repeat an entry.
 // wait is true if the caller must wait for the disk first.
-func (j *Journal) begin(k key, again bool) (r wal.Receipt, wait bool) {
+func (j *Journal) begin(k key, again bool) (r wal.PendingWrite, wait bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.known[k]
@@ -244,7 +244,7 @@ func (j *Journal) begin(k key, again bool) (r wal.Receipt, wait bool) {
 		return r, false
 	}
 	if e.has(message) {
-		if _, err := j.log.Trouble(); err != nil {
+		if _, err := j.log.Err(); err != nil {
 			return r, true
 		}
 	}
@@ -354,7 +354,7 @@ func (j *Journal) Health() Health {
 		Dir: j.cfg.Dir, Sync: j.cfg.Sync.String(),
 		Bytes: j.log.Bytes(), Segments: j.log.Segments(), Damaged: j.log.Damaged(),
 	}
-	if since, err := j.log.Trouble(); err != nil {
+	if since, err := j.log.Err(); err != nil {
 		h.Trouble, h.Since = err.Error(), since
 	}
 	j.mu.Lock()

@@ -78,8 +78,8 @@ func (j *Journal) AppendMessage(id activation.ID, text []byte) error {
 }
 
 // appendMessage appends one message, unless that was done before.
-func (j *Journal) appendMessage(k key, text []byte) (r wal.Receipt, err error) {
-	if _, err := j.log.Trouble(); err != nil {
+func (j *Journal) appendMessage(k key, text []byte) (r wal.PendingWrite, err error) {
+	if _, err := j.log.Err(); err != nil {
 		return r, err
 	}
 	j.mu.Lock()
@@ -134,7 +134,7 @@ func (j *Journal) Space(ctx context.Context) error {
 // that it will not write.
 func (j *Journal) KeepUnacknowledged(ids []activation.ID, results [][]byte) []error {
 	errs := make([]error, len(ids))
-	var last wal.Receipt
+	var last wal.PendingWrite
 	for i, id := range ids {
 		r, err := j.keepUnacknowledged(keyOf(id), results[i])
 		if err != nil {
@@ -146,15 +146,15 @@ func (j *Journal) KeepUnacknowledged(ids []activation.ID, results [][]byte) []er
 	return errs
 }
 
-func (j *Journal) keepUnacknowledged(k key, text []byte) (wal.Receipt, error) {
+func (j *Journal) keepUnacknowledged(k key, text []byte) (wal.PendingWrite, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.known[k]
 	switch {
 	case e == nil || e.state == Completed || len(text) == 0:
-		return wal.Receipt{}, ErrNotOpen
+		return wal.PendingWrite{}, ErrNotOpen
 	case j.live+int64(len(text)) > j.cfg.Bytes:
-		return wal.Receipt{}, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
+		return wal.PendingWrite{}, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
 	}
 	return j.writePayload(k, e, result, text), nil
 }

@@ -108,7 +108,7 @@ func TestMessageIsStoredOnce(t *testing.T) {
 	check.NoError(t, err)
 	second, err := j.appendMessage(keyOf(id(0)), messageOf(0))
 	check.NoError(t, err)
-	if second == (wal.Receipt{}) {
+	if second == (wal.PendingWrite{}) {
 		t.Error("stored again, there is nothing to wait for")
 	}
 	if err := errors.Join(second.Wait(), first.Wait()); err != nil {

@@ -7,7 +7,7 @@
 // A Producer (producer, sender) sends. A Pinger (pinger, health, previous) reports that the
 // invoker is alive, hears the pings of others, and notices another process with the same id.
 // The lower layer has requests about one topic (client, login), the reading of one partition
-// (reader) and topics. Pending and Requester serve the tools of operators.
+// (reader) and topics. Unanswered and Requester serve the tools of operators.
 //
 // All requests use the Client of kafka-go. Its Reader and Writer are not used: they would join
 // a group, in which a dead member keeps its partition for 30 s, and they linger before each

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// PreviousConfig is which pings AwaitPrevious looks for.
+// PreviousConfig is which pings AwaitPredecessor looks for.
 type PreviousConfig struct {
 	Topic    string // the health topic
 	Instance activation.Instance
@@ -32,7 +32,7 @@ type PreviousConfig struct {
 // ping: how late the end of the wait may be.
 const previousPause = 100 * time.Millisecond
 
-// AwaitPrevious returns when no other process pings with the id of the instance,
+// AwaitPredecessor returns when no other process pings with the id of the instance,
 // which does not ping yet itself. A ping that is no longer fresh, or a goodbye
 // as the last ping, is no process. A fresh one may be the last of a process that
 // was killed: only a ping that comes while we listen is of a process that lives,
@@ -42,7 +42,7 @@ const previousPause = 100 * time.Millisecond
 //
 // At first the time of the ping, which is that of the other process's host, is
 // compared with ours: a process whose clock is late by seconds is not seen.
-func (c *Cluster) AwaitPrevious(ctx context.Context, cfg PreviousConfig) error {
+func (c *Cluster) AwaitPredecessor(ctx context.Context, cfg PreviousConfig) error {
 	cfg.Fresh = cmp.Or(cfg.Fresh, 2*time.Second)
 	cfg.Silence = cmp.Or(cfg.Silence, 5*time.Second)
 	reader := c.reader(cfg.Topic, 0, 1, 1<<20, previousPause)

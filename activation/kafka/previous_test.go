@@ -30,7 +30,7 @@ func (b *fixture) previousOf(cfg PreviousConfig) (seen chan string, ended chan e
 	seen, ended = make(chan string, 10), make(chan error, 1)
 	cfg.Instance, cfg.Seen = invoker0(), func(name string) { seen <- name }
 	c := b.cluster()
-	go func() { ended <- c.AwaitPrevious(ctx, cfg) }()
+	go func() { ended <- c.AwaitPredecessor(ctx, cfg) }()
 	return seen, ended, cancel
 }
 

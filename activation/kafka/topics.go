@@ -124,8 +124,8 @@ func (c *Cluster) deleteTopic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// Description describes the state of a cluster.
-type Description struct {
+// ClusterInfo describes the state of a cluster.
+type ClusterInfo struct {
 	// Asked is the broker that answered.
 	Asked string
 	// Brokers are the addresses that the cluster gives to its clients. A
@@ -140,7 +140,7 @@ type Description struct {
 
 // Describe returns the description by the first broker that answers. It changes nothing and
 // tries each broker once.
-func (c *Cluster) Describe(ctx context.Context) (Description, error) {
+func (c *Cluster) Describe(ctx context.Context) (ClusterInfo, error) {
 	var failure error
 	for _, addr := range c.brokers {
 		d, err := c.describeBy(ctx, addr)
@@ -149,17 +149,17 @@ func (c *Cluster) Describe(ctx context.Context) (Description, error) {
 		}
 		failure = err
 	}
-	return Description{}, failure
+	return ClusterInfo{}, failure
 }
 
-func (c *Cluster) describeBy(ctx context.Context, addr string) (Description, error) {
+func (c *Cluster) describeBy(ctx context.Context, addr string) (ClusterInfo, error) {
 	client := &client{cluster: c, brokers: []string{addr}}
 	defer client.close()
 	res, err := client.metadata(ctx)
 	if err != nil {
-		return Description{}, fmt.Errorf("broker %s: %w", addr, err)
+		return ClusterInfo{}, fmt.Errorf("broker %s: %w", addr, err)
 	}
-	d := Description{Asked: addr, Topics: make(map[string]int, len(res.Topics))}
+	d := ClusterInfo{Asked: addr, Topics: make(map[string]int, len(res.Topics))}
 	for _, b := range res.Brokers {
 		d.Brokers = append(d.Brokers, net.JoinHostPort(b.Host, strconv.Itoa(b.Port)))
 	}

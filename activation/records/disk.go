@@ -67,7 +67,7 @@ func OpenSpool(cfg SpoolConfig) (*DiskSpool, error) {
 
 // Append stores documents.
 func (s *DiskSpool) Append(docs []Document) error {
-	if _, err := s.log.Trouble(); err != nil {
+	if _, err := s.log.Err(); err != nil {
 		return err
 	}
 	size := int64(0)
@@ -86,7 +86,7 @@ func (s *DiskSpool) Append(docs []Document) error {
 		s.busy--
 		s.mu.Unlock()
 	}()
-	var last wal.Receipt
+	var last wal.PendingWrite
 	for _, doc := range docs {
 		last = s.log.Append(spooledHead(doc.ID), doc.Body)
 	}
@@ -171,7 +171,7 @@ func (s *DiskSpool) Remove(n int) error {
 
 // Trouble returns the error that keeps the spool from writing, nil if there is none.
 func (s *DiskSpool) Trouble() error {
-	_, err := s.log.Trouble()
+	_, err := s.log.Err()
 	return err
 }
 

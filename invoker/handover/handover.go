@@ -67,7 +67,7 @@ func (i Invoker) Drained(ctx context.Context, longest time.Duration, progress fu
 	if i.Scheduled != nil {
 		return fmt.Errorf("%w; after POST /disable, GET /pool/count shows 0 when all has ended", ErrScheduled)
 	}
-	p := i.Cluster.NewPending(i.Prefix, activation.Instance{ID: i.ID}.Topic(), longest)
+	p := i.Cluster.NewUnanswered(i.Prefix, activation.Instance{ID: i.ID}.Topic(), longest)
 	defer p.Close()
 	const every = 250 * time.Millisecond
 	for {

@@ -80,7 +80,7 @@ func TestEnvironmentOfTheDevice(t *testing.T) {
 			case gpu != nil && len(gpu.Env) > 0 && want != "":
 				check.Equal(t, got, want, "on %+v: %s", gpu, name)
 			default:
-				passes := gpu == nil || !container.Steers(name)
+				passes := gpu == nil || !container.IsReservedEnv(name)
 				check.Equal(t, there, passes, "on %+v: %s is there", gpu, name)
 			}
 		}

@@ -239,7 +239,7 @@ func (a *assembly) openGPUs(ctx context.Context) (h hooks, err error) {
 func (a *assembly) gpusGauges(s *status, m sink) {
 	for _, d := range a.gpus.devices {
 		m.gauge("gpu_info", "What a device is, by the names that dcgm-exporter has for it; always 1.", 1,
-			device(invoker.DeviceValues(d), label{"sharing", d.Sharing.String()}, label{"simulated", strconv.FormatBool(d.Simulated)})...)
+			device(invoker.DeviceLabelValues(d), label{"sharing", d.Sharing.String()}, label{"simulated", strconv.FormatBool(d.Simulated)})...)
 	}
 	paused := 0
 	for _, f := range s.Work.Flows {

@@ -110,7 +110,7 @@ func (a *assembly) openUserLogs(context.Context) (hooks, error) {
 func (a *assembly) observeDelay() func(time.Duration) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "gpuwhisk", Name: "kafka_delay_seconds", Help: "Time that an activation message spent in Kafka.",
-		Buckets: invoker.Latency(),
+		Buckets: invoker.LatencyBuckets(),
 	})
 	a.metrics.MustRegister(h)
 	return func(d time.Duration) { h.Observe(d.Seconds()) }

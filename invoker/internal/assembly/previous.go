@@ -31,7 +31,7 @@ func (a *assembly) awaitPrevious(ctx context.Context) (hooks, error) {
 func (a classic) awaitPrevious(ctx context.Context) error {
 	topic := a.c.Kafka.TopicPrefix + "health"
 	a.stage.Store("looking at topic " + topic + " for another process with this id")
-	return a.cluster.AwaitPrevious(ctx, kafka.PreviousConfig{
+	return a.cluster.AwaitPredecessor(ctx, kafka.PreviousConfig{
 		Topic: topic, Instance: a.instance, Dead: a.deadPinger(), Fresh: a.silence, Silence: a.silence,
 		Seen: func(name string) {
 			a.stage.Store("waiting for another process with the same id to end: " + name + " pings on topic " + topic + " (give one of them another id)")

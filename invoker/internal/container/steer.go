@@ -21,29 +21,29 @@ func (g *GPU) Variables() iter.Seq2[string, string] {
 }
 
 // Owns reports whether only the invoker may set the variable in a container with this GPU: it
-// is in Env, or Steers names it. A nil GPU owns no variable.
+// is in Env, or IsReservedEnv names it. A nil GPU owns no variable.
 func (g *GPU) Owns(name string) bool {
 	if g == nil {
 		return false
 	}
-	return Steers(name) || slices.ContainsFunc(g.Env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
+	return IsReservedEnv(name) || slices.ContainsFunc(g.Env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
-// Steers reports whether a variable controls the loader, the CUDA driver, NVIDIA's
+// IsReservedEnv reports whether a variable controls the loader, the CUDA driver, NVIDIA's
 // container runtime or the shim. A GPU container gets such variables from the invoker
 // only: neither an action's parameters nor a setting for all containers may take the
 // shim off, load something before it, or choose another device, driver or MPS daemon.
-func Steers(name string) bool {
+func IsReservedEnv(name string) bool {
 	return begins(name, "NVIDIA_", "LD_", "CUDA_", "GPUWHISK_")
 }
 
-// SteersFromImage is like Steers, for variables set by an image. Fewer of these are harmful,
+// IsReservedImageEnv is like IsReservedEnv, for variables set by an image. Fewer of these are harmful,
 // and some are needed: CUDA images find their libraries by LD_LIBRARY_PATH, name their CUDA
 // (CUDA_HOME, CUDA_VERSION), and state requirements (NVIDIA_REQUIRE_*), which can only prevent
 // a start.
-func SteersFromImage(name string) bool {
+func IsReservedImageEnv(name string) bool {
 	switch {
-	case !Steers(name) || name == "LD_LIBRARY_PATH" || begins(name, "NVIDIA_REQUIRE_"):
+	case !IsReservedEnv(name) || name == "LD_LIBRARY_PATH" || begins(name, "NVIDIA_REQUIRE_"):
 		return false
 	case begins(name, "CUDA_"):
 		return begins(name, "CUDA_MPS_", "CUDA_INJECTION", "CUDA_MANAGED_") ||

@@ -22,6 +22,6 @@ func TestSteers(t *testing.T) {
 		"PATH": {false, false}, "": {false, false}, "MY_LD_PRELOAD": {false, false},
 		"cuda_visible_devices": {false, false}, "CUDAX": {false, false}, "NVIDIA": {false, false},
 	} {
-		check.Equal(t, [2]bool{Steers(name), SteersFromImage(name)}, want, "%q: steers, and in an image", name)
+		check.Equal(t, [2]bool{IsReservedEnv(name), IsReservedImageEnv(name)}, want, "%q: steers, and in an image", name)
 	}
 }

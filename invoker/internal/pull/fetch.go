@@ -37,12 +37,12 @@ func (p *Puller) fetch(o slot.Order, r Request) {
 				p.log.Error("an activation that a scheduler handed out cannot be read and is lost", "action", r.Queue.Action.FQN(), "error", err)
 				break
 			}
-			event = p.table.Moved
+			event = p.table.QueueGone
 		case answer.Kind == activation.Fetched:
 			p.pull(o, answer)
 			return
 		case answer.Kind == activation.NoQueue:
-			event = p.table.Moved
+			event = p.table.QueueGone
 		case answer.Kind == activation.ActionMismatch:
 			event = p.table.Mismatched
 		default:

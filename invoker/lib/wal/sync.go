@@ -134,15 +134,15 @@ func (l *Log) setTrouble(op int, err error) {
 	l.changed = make(chan struct{})
 }
 
-// Trouble returns the error that keeps the log from writing, and its start. It returns
+// Err returns the error that keeps the log from writing, and its start. It returns
 // nil if there is none.
-func (l *Log) Trouble() (since time.Time, err error) {
+func (l *Log) Err() (since time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.trouble()
 }
 
-// trouble implements Trouble. The caller must hold mu.
+// trouble implements Err. The caller must hold mu.
 func (l *Log) trouble() (since time.Time, err error) {
 	for _, o := range l.disk {
 		if o.err != nil {

@@ -11,7 +11,7 @@
 // the reason for an own implementation: the available log libraries and databases refuse
 // such a file or lose the rest of it.
 //
-// Trouble reports a full or slow disk. Entries that are appended meanwhile are written
+// Err reports a full or slow disk. Entries that are appended meanwhile are written
 // when the disk works again, and no caller waits.
 //
 // A Log owns two goroutines from Open to Close: the writer and the syncer.
@@ -37,7 +37,7 @@ type Sync int
 // When entries are synced.
 const (
 	Batch Sync = iota // every Config.SyncEvery; callers do not wait for it
-	Each              // before Receipt.Wait returns
+	Each              // before PendingWrite.Wait returns
 	None              // when the operating system decides
 )
 
@@ -64,7 +64,7 @@ type Config struct {
 	SegmentBytes int           // of a file, approximately; default 8 MiB
 	Sync         Sync          // default Batch
 	SyncEvery    time.Duration // with Batch; default 20 ms
-	Timeout      time.Duration // of a write or sync, after which Trouble reports it; default 1 s
+	Timeout      time.Duration // of a write or sync, after which Err reports it; default 1 s
 	Retry        time.Duration // pause before a failed write or sync is repeated; default 250 ms
 	Log          *slog.Logger  // nil: discard
 }
@@ -122,7 +122,7 @@ type Log struct {
 	pending  *batch // not yet taken by the writer
 	newest   *batch // the last pending batch
 	disk     [2]operation
-	changed  chan struct{} // closed and replaced when Trouble changes
+	changed  chan struct{} // closed and replaced when Err changes
 }
 
 // segment is one file.

@@ -293,7 +293,7 @@ func TestDiskThatRefuses(t *testing.T) {
 	for i := 1; i < 20; i++ {
 		check.That(check.Must(t), l.Append([]byte(entry(i)), nil).Wait() != nil, "written to a missing disk")
 	}
-	since, err := l.Trouble()
+	since, err := l.Err()
 	check.That(check.Must(t), err != nil, "trouble %v since %v", err, since)
 	check.That(t, !since.IsZero(), "trouble %v since %v", err, since)
 	ended, cancel := context.WithCancel(t.Context())
@@ -321,7 +321,7 @@ func TestFullDisk(t *testing.T) {
 	for ; l.Append([]byte(entry(n)), make([]byte, 1000)).Wait() == nil; n++ {
 		check.AtMost(check.Must(t), n, 100, "a full disk accepted everything")
 	}
-	_, err := l.Trouble()
+	_, err := l.Err()
 	check.ErrorIs(check.Must(t), err, syscall.ENOSPC)
 	check.NoError(t, os.Remove(ballast))
 	check.NoError(t, l.Ready(t.Context()))
@@ -347,7 +347,7 @@ func TestSlowDiskIsTrouble(t *testing.T) {
 			<-changed
 		}
 	})
-	_, err := l.Trouble()
+	_, err := l.Err()
 	check.NoError(t, err, "trouble after the end")
 }
 

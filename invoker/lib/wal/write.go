@@ -21,22 +21,22 @@ type chunk struct {
 	data   []byte
 }
 
-// Receipt stands for an appended entry.
-type Receipt struct {
+// PendingWrite stands for an appended entry.
+type PendingWrite struct {
 	Position Position
 	batch    *batch
 	log      *Log
 }
 
 // Append appends an entry with the payload head followed by body. It does not wait for
-// the disk; Receipt.Wait does.
-func (l *Log) Append(head, body []byte) Receipt {
+// the disk; PendingWrite.Wait does.
+func (l *Log) Append(head, body []byte) PendingWrite {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		b := &batch{done: make(chan struct{}), err: ErrClosed}
 		close(b.done)
-		return Receipt{batch: b, log: l}
+		return PendingWrite{batch: b, log: l}
 	}
 	size := headerBytes + len(head) + len(body)
 	if l.headSize > 0 && l.headSize+size > l.cfg.SegmentBytes {
@@ -57,14 +57,14 @@ func (l *Log) Append(head, body []byte) Receipt {
 	l.headSize += size
 	file.size += int64(size)
 	l.total += int64(size)
-	return Receipt{p, b, l}
+	return PendingWrite{p, b, l}
 }
 
 // Appended returns the receipt for all entries so far.
-func (l *Log) Appended() Receipt {
+func (l *Log) Appended() PendingWrite {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Receipt{batch: l.newest, log: l}
+	return PendingWrite{batch: l.newest, log: l}
 }
 
 func signal(ch chan struct{}) {
@@ -76,9 +76,9 @@ func signal(ch chan struct{}) {
 
 // Wait blocks until the entry is written, and with Each also synced. If the disk is in
 // trouble, it returns that error, and the entry is written later.
-func (r Receipt) Wait() error {
+func (r PendingWrite) Wait() error {
 	if r.batch == nil {
-		return nil // the zero Receipt
+		return nil // the zero PendingWrite
 	}
 	for {
 		r.log.mu.Lock()

@@ -203,7 +203,7 @@ func (e *Engine) environment(spec container.Spec) oci.SpecOpts {
 		if g := spec.GPU; g != nil {
 			lists[0] = slices.DeleteFunc(slices.Clone(s.Process.Env), func(entry string) bool {
 				name, _, _ := strings.Cut(entry, "=")
-				return container.SteersFromImage(name)
+				return container.IsReservedImageEnv(name)
 			})
 			lists = append(lists, g.Env)
 		}

@@ -127,7 +127,7 @@ func imageWith(t *testing.T, r *real, name string, env ...string) {
 func steered(environ []string) []string {
 	var names []string
 	for _, entry := range environ {
-		if name, _, _ := strings.Cut(entry, "="); container.SteersFromImage(name) {
+		if name, _, _ := strings.Cut(entry, "="); container.IsReservedImageEnv(name) {
 			names = append(names, entry)
 		}
 	}

@@ -166,7 +166,7 @@ func (e *Engine) steering(ctx context.Context, image string) ([]string, error) {
 	}
 	if result.Config != nil {
 		for _, entry := range result.Config.Env {
-			if name, _, _ := strings.Cut(entry, "="); container.SteersFromImage(name) {
+			if name, _, _ := strings.Cut(entry, "="); container.IsReservedImageEnv(name) {
 				names = append(names, name)
 			}
 		}
@@ -192,7 +192,7 @@ func (e *Engine) forgetImage(image string) {
 func intruder(got, asked []string) string {
 	for _, entry := range got {
 		name, _, set := strings.Cut(entry, "=")
-		if set && container.SteersFromImage(name) && !slices.Contains(asked, entry) {
+		if set && container.IsReservedImageEnv(name) && !slices.Contains(asked, entry) {
 			return name
 		}
 	}

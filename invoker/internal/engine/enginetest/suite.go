@@ -445,7 +445,7 @@ func imageEnvironment(t *testing.T, host Host) {
 func steered(environ []string) []string {
 	var names []string
 	for _, entry := range environ {
-		if name, _, _ := strings.Cut(entry, "="); container.SteersFromImage(name) {
+		if name, _, _ := strings.Cut(entry, "="); container.IsReservedImageEnv(name) {
 			names = append(names, entry)
 		}
 	}

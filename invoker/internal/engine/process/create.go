@@ -154,7 +154,7 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 // finds. Only the device may set such variables.
 func steering(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
-	return container.Steers(name)
+	return container.IsReservedEnv(name)
 }
 
 // start runs the process, and starts to copy its output and to wait for its end.

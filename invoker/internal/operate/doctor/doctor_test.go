@@ -109,8 +109,8 @@ func TestSecretsStayInside(t *testing.T) {
 	f.Couch = func(context.Context) (couchdb.Survey, error) {
 		return couchdb.Survey{}, errors.New("http://whisk:some_passw0rd@db:5984: refused")
 	}
-	f.Broker = func(context.Context, string) (kafka.Description, error) {
-		return kafka.Description{}, errors.New("store does not open with key-st0re, nor broker with jaas-s3cret")
+	f.Broker = func(context.Context, string) (kafka.ClusterInfo, error) {
+		return kafka.ClusterInfo{}, errors.New("store does not open with key-st0re, nor broker with jaas-s3cret")
 	}
 	r := Examine(t.Context(), f.Machine, time.Minute)
 	var text, object bytes.Buffer

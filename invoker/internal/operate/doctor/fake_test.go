@@ -35,7 +35,7 @@ type fake struct {
 	containerdErr error
 	images        map[string]docker.Image
 	logs          docker.LogSettings
-	kafka         kafka.Description
+	kafka         kafka.ClusterInfo
 	couch         couchdb.Survey
 	zoo           map[string]int
 	space         Space
@@ -85,7 +85,7 @@ func healthy() *fake {
 		containerd: containerd.Survey{Socket: "/run/containerd/containerd.sock", Version: "v2.1.4", Snapshotters: []string{"native", "overlayfs"}, Namespaces: []string{"k8s.io"}},
 		images:     map[string]docker.Image{pythonImage: {Entrypoint: []string{"python3", "/proxy/proxy.py"}}},
 		logs:       docker.LogSettings{Driver: "json-file", Options: map[string]string{"max-size": "10m", "max-file": "3"}},
-		kafka: kafka.Description{Asked: "kafka:9092", Brokers: []string{"kafka:9092"},
+		kafka: kafka.ClusterInfo{Asked: "kafka:9092", Brokers: []string{"kafka:9092"},
 			Topics: map[string]int{"health": 1, "completed0": 1, "invoker0": 1}},
 		couch: couchdb.Survey{Server: "CouchDB 3.3.3", Whisks: couchdb.Database{Name: "whisks"},
 			Subjects: couchdb.Database{Name: "subjects"}, Activations: couchdb.Database{Name: "activations", Documents: 7}},
@@ -123,7 +123,7 @@ func (f *fake) machine(c *config.Config) *Machine {
 			return docker.Isolation{Network: docker.Network{Name: docker.OwnNetwork}, Found: true, From: "wsk00_1_a_b", To: "wsk00_2_c_d"}, nil
 		},
 		Probe:     func(context.Context, string) (string, error) { return "answers /init after 20ms", nil },
-		Broker:    func(context.Context, string) (kafka.Description, error) { return f.kafka, nil },
+		Broker:    func(context.Context, string) (kafka.ClusterInfo, error) { return f.kafka, nil },
 		Reach:     func(context.Context, string) error { return nil },
 		Couch:     func(context.Context) (couchdb.Survey, error) { return f.couch, nil },
 		ZooKeeper: func(context.Context) (map[string]int, error) { return f.zoo, nil },

@@ -170,7 +170,7 @@ func writable(_ context.Context, dir string) (at string, err error) {
 // ownTopicName returns the name of this invoker's topic.
 func (m *Machine) ownTopicName() string { return m.Config.Kafka.TopicPrefix + m.instance().Topic() }
 
-func (m *Machine) askBroker(ctx context.Context, address string) (d kafka.Description, err error) {
+func (m *Machine) askBroker(ctx context.Context, address string) (d kafka.ClusterInfo, err error) {
 	one := m.Config.Kafka
 	one.Hosts = []string{address}
 	c, err := clients.Kafka(one, "gpuwhisk-doctor", silent())

@@ -74,7 +74,7 @@ type Machine struct {
 	// action sees in its process.
 	Look func(ctx context.Context, reference, library string) (Inside, error)
 	// Broker queries one Kafka broker. Reach checks that an address accepts connections.
-	Broker func(ctx context.Context, address string) (kafka.Description, error)
+	Broker func(ctx context.Context, address string) (kafka.ClusterInfo, error)
 	Reach  func(ctx context.Context, address string) error
 	// Couch surveys the database server. ZooKeeper returns the invokers' numbers.
 	Couch func(ctx context.Context) (couchdb.Survey, error)
@@ -109,7 +109,7 @@ type Space struct{ Free, Total int64 }
 // broker is the report of one Kafka broker.
 type broker struct {
 	address string
-	kafka.Description
+	kafka.ClusterInfo
 	err error
 }
 
@@ -152,7 +152,7 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) snapshot {
 	ask(s.usesContainerd(), func() { s.containerd, s.containerdErr = bounded(ctx, limit, m.Containerd) })
 	ask(true, func() {
 		s.brokers = each(m.Config.Kafka.Hosts, func(at string) broker {
-			d, err := bounded(ctx, limit, func(ctx context.Context) (kafka.Description, error) { return m.Broker(ctx, at) })
+			d, err := bounded(ctx, limit, func(ctx context.Context) (kafka.ClusterInfo, error) { return m.Broker(ctx, at) })
 			return broker{at, d, err}
 		})
 	})

@@ -86,7 +86,7 @@ func checkAdvertised(s *snapshot) []Finding {
 // scheduler exist only if controllers in scheduler mode ran, which an invoker in classic
 // mode cannot serve.
 func checkTopics(s *snapshot) []Finding {
-	d, prefix := s.brokers[slices.IndexFunc(s.brokers, broker.answers)].Description, s.Config.Kafka.TopicPrefix
+	d, prefix := s.brokers[slices.IndexFunc(s.brokers, broker.answers)].ClusterInfo, s.Config.Kafka.TopicPrefix
 	var completed, scheduler []string
 	for _, name := range slices.Sorted(maps.Keys(d.Topics)) {
 		own, ours := strings.CutPrefix(name, prefix)
@@ -110,7 +110,7 @@ func checkTopics(s *snapshot) []Finding {
 }
 
 // forwardTopics checks the topics to which a host without a GPU forwards GPU activations.
-func (s *snapshot) forwardTopics(d kafka.Description) []Finding {
+func (s *snapshot) forwardTopics(d kafka.ClusterInfo) []Finding {
 	names := s.Config.GPU.ForwardTo
 	if len(names) == 0 {
 		return nil
@@ -132,7 +132,7 @@ func (s *snapshot) forwardTopics(d kafka.Description) []Finding {
 	return ok("GPU activations can be forwarded to %s", strings.Join(names, ", "))
 }
 
-func (s *snapshot) ownTopic(d kafka.Description) []Finding {
+func (s *snapshot) ownTopic(d kafka.ClusterInfo) []Finding {
 	if s.Config.Identity.ID == nil {
 		return nil
 	}

@@ -16,16 +16,16 @@ import (
 
 func brokerFails(text string) func(*fake) {
 	return func(f *fake) {
-		f.Broker = func(context.Context, string) (kafka.Description, error) { return kafka.Description{}, errors.New(text) }
+		f.Broker = func(context.Context, string) (kafka.ClusterInfo, error) { return kafka.ClusterInfo{}, errors.New(text) }
 	}
 }
 
 func TestKafkaChecks(t *testing.T) {
 	two := func(f *fake) {
 		f.Config.Kafka.Hosts = []string{"a:1", "b:1"}
-		f.Broker = func(_ context.Context, at string) (kafka.Description, error) {
+		f.Broker = func(_ context.Context, at string) (kafka.ClusterInfo, error) {
 			if at == "a:1" {
-				return kafka.Description{}, errors.New("refused")
+				return kafka.ClusterInfo{}, errors.New("refused")
 			}
 			return f.kafka, nil
 		}

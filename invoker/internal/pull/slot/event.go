@@ -122,9 +122,9 @@ func (t *Table) Mismatched(now time.Duration, id ID) {
 	t.answered(now, id, func(s *slot) { t.retire(now, s) })
 }
 
-// Moved reports that the scheduler has no queue, or does not answer. The container
+// QueueGone reports that the scheduler has no queue, or does not answer. The container
 // stays, and waits for another scheduler.
-func (t *Table) Moved(now time.Duration, id ID) {
+func (t *Table) QueueGone(now time.Duration, id ID) {
 	t.answered(now, id, func(s *slot) {
 		if s.state == open && !s.lost && !t.stopped {
 			s.lost = true

@@ -209,7 +209,7 @@ func (w *outside) fetched(id ID) {
 		w.later(func() { w.run(id) })
 		w.t.Pulled(w.now, id, time.Duration(w.r.IntN(30))*time.Second, Keep{Containers: w.r.IntN(2)})
 	case 3:
-		w.t.Moved(w.now, id)
+		w.t.QueueGone(w.now, id)
 	case 4:
 		w.t.Mismatched(w.now, id)
 	default:

@@ -22,7 +22,7 @@ const (
 	Put
 	Delete
 	// Fetch asks the slot's scheduler for an activation. Pulled, Empty, Mismatched or
-	// Moved answers.
+	// QueueGone answers.
 	Fetch
 	// Leave reports to the scheduler that the slot is gone, so that it answers the
 	// fetches that are out. It has no answer.

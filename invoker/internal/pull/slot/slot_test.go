@@ -207,7 +207,7 @@ func TestQueueThatMoves(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
 	f.want("fetch warmed 1s")
-	f.t.Moved(f.now, id)
+	f.t.QueueGone(f.now, id)
 	f.want("find")
 	check.That(t, f.t.Seeks(id), "it does not seek")
 	f.t.Found(f.now, id, activation.Endpoint{Host: "other", Port: 2})
@@ -215,7 +215,7 @@ func TestQueueThatMoves(t *testing.T) {
 	check.Equal(check.Must(t), len(orders), 1)
 	check.Equal(check.Must(t), orders[0].Do, Fetch)
 	check.Equal(check.Must(t), orders[0].Creation.Endpoint.Host, "other")
-	f.t.Moved(f.now, id)
+	f.t.QueueGone(f.now, id)
 	f.want("find")
 	f.now += grace
 	at, ok := f.t.Deadline()
@@ -229,7 +229,7 @@ func TestQueueThatMoves(t *testing.T) {
 func TestCreationFindsTheSlotThatLostItsScheduler(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
-	f.t.Moved(f.now, id)
+	f.t.QueueGone(f.now, id)
 	f.want("fetch warmed 1s", "find")
 	f.create("a", func(c *Creation) { c.Endpoint.Host = "other" })
 	f.want("fetch warmed", "ack")

@@ -33,7 +33,7 @@ func ack(id activation.ID) string {
 }
 
 // polls fails the test unless so many wait and run, of which these topics get the answers.
-func (b *fixture) polls(p *Pending, when string, waiting, running int, topics ...string) {
+func (b *fixture) polls(p *Unanswered, when string, waiting, running int, topics ...string) {
 	b.t.Helper()
 	w, r, err := p.Poll(b.ctx(), topics)
 	check.NoError(b.t, err, "%s: %d wait, %d run; want %d and %d", when, w, r, waiting, running)
@@ -41,13 +41,13 @@ func (b *fixture) polls(p *Pending, when string, waiting, running int, topics ..
 	check.Equal(check.Must(b.t), r, running, "%s", when)
 }
 
-// TestPending: an activation that was not taken is waiting, an activation that was taken and
+// TestUnanswered: an activation that was not taken is waiting, an activation that was taken and
 // not answered is running, and a result without a completion is not an answer.
-func TestPending(t *testing.T) {
+func TestUnanswered(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		prefix, topic, completed := b.deployment()
 		c := b.cluster()
-		p := c.NewPending(prefix, "invoker", time.Hour)
+		p := c.NewUnanswered(prefix, "invoker", time.Hour)
 		defer p.Close()
 		poll := func(waiting, running int) {
 			b.t.Helper()
@@ -72,23 +72,23 @@ func TestPending(t *testing.T) {
 		b.put(completed, ack(id(2)))
 		poll(0, 0)
 		// A reader that begins now arrives at the same numbers.
-		late := c.NewPending(prefix, "invoker", time.Hour)
+		late := c.NewUnanswered(prefix, "invoker", time.Hour)
 		defer late.Close()
 		b.polls(late, "a later look", 0, 0, completed)
 	})
 }
 
-// TestPendingWithoutATopicForTheAnswer: a controller without a topic expects no answer. A
+// TestUnansweredWithoutATopicForTheAnswer: a controller without a topic expects no answer. A
 // probe that gave up leaves such an activation, and the next swap need not wait for its
 // answer. An activation that the invoker has not taken still counts, because it will run.
-func TestPendingWithoutATopicForTheAnswer(t *testing.T) {
+func TestUnansweredWithoutATopicForTheAnswer(t *testing.T) {
 	b := newFakeFixture(t)
 	prefix, topic, completed := b.deployment()
 	probe := prefix + "completedprobe-1"
 	b.create(probe)
 	c := b.cluster()
 	b.put(topic, activationMessage(t, "00000000000000000000000000000001", "0"), activationMessage(t, "00000000000000000000000000000002", "probe-1"))
-	p := c.NewPending(prefix, "invoker", time.Hour)
+	p := c.NewUnanswered(prefix, "invoker", time.Hour)
 	defer p.Close()
 	b.polls(p, "not taken, the probe's topic is gone", 2, 0, completed)
 	b.commit(topic, topic, 2)
@@ -98,13 +98,13 @@ func TestPendingWithoutATopicForTheAnswer(t *testing.T) {
 	b.polls(p, "what counts is answered", 0, 0, completed)
 }
 
-// TestPendingGivesUpWhatIsLost: taken longer ago than anything may run.
-func TestPendingGivesUpWhatIsLost(t *testing.T) {
+// TestUnansweredGivesUpLostActivations: taken longer ago than anything may run.
+func TestUnansweredGivesUpLostActivations(t *testing.T) {
 	b := newFakeFixture(t)
 	prefix, topic, completed := b.deployment()
 	c := b.cluster()
 	b.put(topic, activationMessage(t, "00000000000000000000000000000001", "0"))
-	p := c.NewPending(prefix, "invoker", time.Nanosecond)
+	p := c.NewUnanswered(prefix, "invoker", time.Nanosecond)
 	defer p.Close()
 	b.polls(p, "not taken, however old", 1, 0, completed)
 	b.commit(topic, topic, 1)

@@ -11,12 +11,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Pending reports which activations were sent to an invoker and not answered
+// Unanswered reports which activations were sent to an invoker and not answered
 // yet, by any kind of invoker: it compares the invoker's topic with the acks on
 // the controllers' topics, of each the first partition, which is all that
 // OpenWhisk gives them. It reads without a group and commits nothing. One
 // goroutine at a time uses it.
-type Pending struct {
+type Unanswered struct {
 	cluster  *Cluster
 	sent     *partitionReader
 	group    string
@@ -34,11 +34,11 @@ type sending struct {
 	reply  string // the topic of its controller
 }
 
-// NewPending looks at the topic of an invoker, named without the deployment's prefix. An
+// NewUnanswered looks at the topic of an invoker, named without the deployment's prefix. An
 // activation that was taken longer ago than longest, the time limit of an activation, counts
 // as lost and not as pending.
-func (c *Cluster) NewPending(prefix, topic string, longest time.Duration) *Pending {
-	return &Pending{
+func (c *Cluster) NewUnanswered(prefix, topic string, longest time.Duration) *Unanswered {
+	return &Unanswered{
 		cluster: c, sent: pendingReader(c, prefix+topic), group: prefix + topic, replies: prefix + "completed", longest: longest,
 		acks: map[string]*partitionReader{}, open: map[activation.ID]sending{}, answered: map[activation.ID]bool{},
 	}
@@ -55,7 +55,7 @@ func pendingReader(c *Cluster, topic string) *partitionReader {
 // taken by the invoker. running counts activations that were taken and not yet answered.
 // completed lists the existing topics of controllers: activations of a controller without a
 // topic, such as a probe that has ended, are not counted as running.
-func (p *Pending) Poll(ctx context.Context, completed []string) (waiting, running int, err error) {
+func (p *Unanswered) Poll(ctx context.Context, completed []string) (waiting, running int, err error) {
 	// The invoker's topic is read before the acks. An activation that is answered in between
 	// counts as open until the next Poll, and never as answered too early.
 	err = p.read(ctx, p.sent, func(r record) {
@@ -97,7 +97,7 @@ func (p *Pending) Poll(ctx context.Context, completed []string) (waiting, runnin
 }
 
 // answer takes note of an ack.
-func (p *Pending) answer(r record) {
+func (p *Unanswered) answer(r record) {
 	ack, err := activation.DecodeAck(r.value)
 	if err != nil || !ack.FreesSlot() {
 		return
@@ -108,7 +108,7 @@ func (p *Pending) answer(r record) {
 
 // read passes each new record of a topic to the callback. The first call begins with the
 // records of the last p.longest, the time limit of an activation.
-func (p *Pending) read(ctx context.Context, from *partitionReader, each func(record)) error {
+func (p *Unanswered) read(ctx context.Context, from *partitionReader, each func(record)) error {
 	if _, err := from.connect(ctx, 0); err != nil {
 		return fmt.Errorf("read topic %s: %w", from.topic, err)
 	}
@@ -139,7 +139,7 @@ func (p *Pending) read(ctx context.Context, from *partitionReader, each func(rec
 
 // locate goes to where reading begins: the first record of the time in
 // question, and of the invoker's own topic nothing behind its committed offset.
-func (p *Pending) locate(ctx context.Context, r *partitionReader) error {
+func (p *Unanswered) locate(ctx context.Context, r *partitionReader) error {
 	since, err := r.find(ctx, time.Now().Add(-p.longest).UnixMilli())
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (p *Pending) locate(ctx context.Context, r *partitionReader) error {
 }
 
 // Close lets go of the brokers.
-func (p *Pending) Close() {
+func (p *Unanswered) Close() {
 	for _, r := range p.acks {
 		r.close()
 	}
