@@ -1,6 +1,7 @@
 // Package invoker runs activations. It takes their messages from Kafka, lets the pure cores
 // decide where each activation runs, runs it in a container and completes it exactly once. It
-// declares the ports that it needs (ports.go) and imports no adapter.
+// declares the ports that it needs (ports.go) and imports no adapter of a peer. It imports
+// invoker/proxy, which speaks /init and /run, and the traces of internal/operate/explain.
 //
 // Read the files in the order of an activation's path:
 //

@@ -119,7 +119,7 @@ func (w *worker) leave(ctx context.Context, e left) {
 func (e left) event(kind scheduler.EventKind) scheduler.Event {
 	r := e.run
 	out := scheduler.Event{Kind: kind, Invocation: r.invocation, Keep: e.keep, Unused: e.unused, Unstartable: r.unstartable != nil}
-	switch at := r.at; {
+	switch at := r.times; {
 	case !at.runStart.IsZero():
 		out.Ran = at.runEnd.Sub(at.runStart)
 		if r.start != container.Warm {
@@ -137,6 +137,6 @@ func (w *worker) annotated(r *run, rec *activation.Record) *activation.Record {
 		return rec
 	}
 	more := *rec
-	more.Annotations = append(slices.Clip(rec.Annotations), r.lease.annotation(r.at, w.clock()))
+	more.Annotations = append(slices.Clip(rec.Annotations), r.lease.annotation(r.times, w.clock()))
 	return &more
 }

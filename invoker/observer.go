@@ -46,10 +46,16 @@ func (o *observer) refused(p *pending, e ending) {
 
 func (o *observer) forwarded() { o.metrics.forwarded.Inc() }
 
-// answered is the completion's sending.
+// outcomes are the labels of completions by status code.
+var outcomes = [...]string{
+	activation.StatusSuccess: "success", activation.StatusApplicationError: "application_error",
+	activation.StatusDeveloperError: "developer_error", activation.StatusWhiskError: "whisk_error",
+}
+
+// answered records that the completion is sent.
 func (o *observer) answered(p *pending, e delivery.End) {
 	status := e.Record.Response.StatusCode
-	o.metrics.completions.WithLabelValues([...]string{"success", "application_error", "developer_error", "whisk_error"}[status&3]).Inc()
+	o.metrics.completions.WithLabelValues(outcomes[min(max(status, 0), len(outcomes)-1)]).Inc()
 	p.trace.Answered, p.trace.Status, p.trace.Recorded = time.Now(), status, e.Store
 }
 
@@ -124,9 +130,9 @@ func (o *observer) rescheduled(r *run) {
 // runEnded is a run of which all that its worker sees is known.
 func (o *observer) runEnded(r *run, now time.Duration) {
 	t := r.trace
-	t.InitStart, t.InitEnd = r.at.initStart, r.at.initEnd
-	t.RunStart, t.RunEnd = r.at.runStart, r.at.runEnd
-	t.TimedOut = timedOut(r.action, r.at)
+	t.InitStart, t.InitEnd = r.times.initStart, r.times.initEnd
+	t.RunStart, t.RunEnd = r.times.runStart, r.times.runEnd
+	t.TimedOut = timedOut(r.action, r.times)
 	if l := r.lease; l != nil && t.GPU != nil {
 		t.GPU.Moved, t.GPU.Memory = l.transfer.time(now), l.memory.Load()
 		if l.transfer != nil {

@@ -69,3 +69,21 @@ func TestLinksOfPagesLead(t *testing.T) {
 		t.Errorf("%d links were found in all pages: are they read?", links)
 	}
 }
+
+// TestArchitectureNamesTheFilesThatMakeEvents: ARCHITECTURE.md lists the files that make
+// events of the GPU scheduler.
+func TestArchitectureNamesTheFilesThatMakeEvents(t *testing.T) {
+	page, err := os.ReadFile("../ARCHITECTURE.md")
+	check.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), "It makes the events, together with ")
+	check.That(check.Must(t), found, "the sentence about events is gone")
+	sentence, _, _ := strings.Cut(rest, "\n[")
+	files, err := filepath.Glob("*.go")
+	check.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		check.NoError(t, err)
+		makes := regexp.MustCompile(`scheduler\.Event[{(]`).Match(text) && !strings.HasSuffix(file, "_test.go") && file != "gpu.go"
+		check.Equal(t, strings.Contains(sentence, "`"+file+"`"), makes, "%s makes events", file)
+	}
+}

@@ -32,7 +32,7 @@ type run struct {
 	// unstartable is the response of a run whose action could not be started, if any
 	// other run of the revision would get the same. It is nil otherwise.
 	unstartable *activation.Response
-	at          times
+	times       times
 }
 
 // worker carries out runs. It has no state of its own: its input is the run, and its results
@@ -93,14 +93,14 @@ func (w *worker) abort(r *run) {
 	if w.completer.finished(r.pending) {
 		return // as nearly always
 	}
-	rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, time.Now())
+	rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.times, time.Now())
 	w.completer.end(r.pending, ending{End: delivery.End{Record: rec}})
 }
 
 // steps gets the container ready and runs the action in it. A failed creation
 // comes back as a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
-	r.at.begun = time.Now()
+	r.times.begun = time.Now()
 	err := w.reach(ctx, r)
 	if r.ctr.lost() { // which is also why it could not be created
 		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)
@@ -170,7 +170,7 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	runCtx, end := r.ctr.alive(ctx, 0)
 	x := unlessDead(ctx, r.ctr.client.Init(runCtx, body, r.timeout(), limit))
 	end()
-	r.at.initStart, r.at.initEnd = x.Start, x.End
+	r.times.initStart, r.times.initEnd = x.Start, x.End
 	w.observe.initEnded(r, x)
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, textNotInitialised), false
@@ -197,7 +197,7 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	}
 	r.answered = x.Status != 0 && x.Failure == proxy.None
 	w.observe.runAnswered(r, x)
-	r.at.runStart, r.at.runEnd = x.Start, x.End
+	r.times.runStart, r.times.runEnd = x.Start, x.End
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextAbnormal), nil
 	}
@@ -224,7 +224,7 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 		response = w.failure(r, err)
 	}
 	r.judgeStart(response)
-	rec := r.record(response, r.at, time.Now())
+	rec := r.record(response, r.times, time.Now())
 	keep := response.StatusCode < activation.StatusDeveloperError
 	if r.lease != nil && !combined {
 		w.finish(ctx, r, keep)

@@ -123,9 +123,10 @@ type Delivery struct {
 // Begin reports that the activation begins to run. It does not wait for anything.
 func (d Delivery) Begin() { d.partition.recordStart(d.run) }
 
-// Keep blocks until the broker has stored the start that Begin reported, or until ctx ends.
-func (d Delivery) Keep(ctx context.Context) {
-	_ = retry.Do(ctx, retry.Default(), func() error { return d.partition.feed.commits.commit(ctx) }) // it is committed later
+// AwaitCommit blocks until the broker has stored the start that Begin reported. It returns an
+// error only if ctx ends before that; the feed then commits the start later.
+func (d Delivery) AwaitCommit(ctx context.Context) error {
+	return retry.Do(ctx, retry.Default(), func() error { return d.partition.feed.commits.commit(ctx) })
 }
 
 // Done reports that the activation is completed: its acks are with the broker, so

@@ -115,7 +115,7 @@ func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 	b := newFakeFixture(t)
 	f, topic, second := b.rareCommits()
 	second.Begin()
-	second.Keep(t.Context())
+	check.NoError(t, second.AwaitCommit(t.Context()))
 	b.kill(f)
 	d := b.next(b.feed(topic), 1)
 	check.That(check.Must(t), d.Begun, "begun %v, attempts %d", d.Begun, d.Attempts)
@@ -135,7 +135,7 @@ func TestKeepTriesAgain(t *testing.T) {
 		return refuseCommit(req, kerr.RebalanceInProgress.Code), nil, true
 	})
 	second.Begin()
-	second.Keep(t.Context())
+	check.NoError(t, second.AwaitCommit(t.Context()))
 	check.That(t, b.next(b.feed(topic), 1).Begun, "the start is not known")
 	b.must(f.Close(b.ctx()))
 }
@@ -159,7 +159,7 @@ func TestKeepDoesNotWaitForAnotherCommit(t *testing.T) {
 	defer cancel()
 	kept := make(chan struct{})
 	go func() {
-		d.Keep(ctx)
+		_ = d.AwaitCommit(ctx)
 		close(kept)
 	}()
 	select {

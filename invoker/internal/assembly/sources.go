@@ -152,7 +152,9 @@ func (s *sources) begin(d kafka.Delivery) {
 	if s.journal == nil || !s.journal.Health().OK() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.keep)
 		defer cancel()
-		d.Keep(ctx)
+		if err := d.AwaitCommit(ctx); err != nil {
+			s.log.Debug("start of an activation is not committed yet", "activation", d.Message.ActivationID, "error", err)
+		}
 	}
 }
 

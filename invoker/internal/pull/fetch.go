@@ -25,34 +25,42 @@ const (
 
 // fetch asks once for an activation and passes it to pull.
 func (p *Puller) fetch(o slot.Order, r Request) {
-	event := p.table.Empty
-	began := time.Now()
 	defer r.Sent() // in case the request is never sent
+	answered := p.table.Empty
 	if p.ready(o.Slot) {
+		began := time.Now()
 		answer, err := p.ports.Schedulers.Fetch(p.life, r)
-		switch {
-		case err != nil:
-			p.log.Debug("fetch", "action", r.Queue.Action.FQN(), "error", err)
-			if errors.Is(err, ErrUnreadable) {
-				p.log.Error("an activation that a scheduler handed out cannot be read and is lost", "action", r.Queue.Action.FQN(), "error", err)
-				break
-			}
-			event = p.table.QueueGone
-		case answer.Kind == activation.Fetched:
+		if err == nil && answer.Kind == activation.Fetched {
 			p.pull(o, answer)
 			return
-		case answer.Kind == activation.NoQueue:
-			event = p.table.QueueGone
-		case answer.Kind == activation.ActionMismatch:
-			event = p.table.Mismatched
-		default:
+		}
+		if err == nil && answer.Kind == activation.NoActivation {
 			retry.Sleep(p.life, emptyPause-time.Since(began))
 		}
+		answered = p.emptyHanded(r, answer, err)
 	}
 	p.do(func(now time.Duration) {
 		p.out--
-		event(now, o.Slot)
+		answered(now, o.Slot)
 	})
+}
+
+// emptyHanded returns the table's event for an answer without an activation.
+func (p *Puller) emptyHanded(r Request, answer activation.FetchAnswer, err error) func(time.Duration, slot.ID) {
+	action := r.Queue.Action.FQN()
+	switch {
+	case errors.Is(err, ErrUnreadable):
+		p.log.Error("an activation that a scheduler handed out cannot be read and is lost", "action", action, "error", err)
+		return p.table.Empty
+	case err != nil:
+		p.log.Debug("fetch", "action", action, "error", err)
+		return p.table.QueueGone
+	case answer.Kind == activation.NoQueue:
+		return p.table.QueueGone
+	case answer.Kind == activation.ActionMismatch:
+		return p.table.Mismatched
+	}
+	return p.table.Empty
 }
 
 // ready blocks until the journal has capacity for an activation. It returns false if the
