@@ -39,8 +39,6 @@ const (
 // leaves the list when its text is plain, and none is added.
 var riddled = []string{
 	"docs/divergence.md",
-	"docs/shim.md",
-	"invoker",
 }
 
 // prose counts the words, noun clauses and pronouns of a text.

@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync"
@@ -53,23 +51,6 @@ var image = sync.OnceValues(func() (string, error) {
 })
 
 func imageName() string { return "gpuwhisk-test.invalid/proxy:" + strconv.Itoa(os.Getpid()) }
-
-func tarOf(path string) (io.Reader, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	err = w.WriteHeader(&tar.Header{Name: filepath.Base(path), Mode: 0o755, Size: int64(len(content))})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	return &buf, w.Close()
-}
 
 func importImage(name string, rootfs io.Reader, changes ...string) error {
 	api, err := Options{Host: os.Getenv("DOCKER_HOST")}.connect()
