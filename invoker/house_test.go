@@ -151,6 +151,8 @@ var owners = map[string][]string{
 	"github.com/docker/go-units":              {"invoker/internal/engine/runargs", "invoker/internal/operate/doctor"},
 	"go.yaml.in/yaml":                         {"invoker/internal/engine/cdi"},
 	"github.com/containerd/containerd":        {"invoker/internal/engine/bridge", "invoker/internal/engine/containerd"},
+	"github.com/containerd/log":               {"invoker/internal/engine/containerd"},
+	"github.com/sirupsen/logrus":              {"invoker/internal/engine/containerd"},
 	"github.com/containerd/go-cni":            {"invoker/internal/engine/bridge"},
 	"github.com/vishvananda/netlink":          {"invoker/internal/engine/bridge"},
 	"tags.cncf.io/container-device-interface": {"invoker/internal/engine/containerd"},

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -22,6 +23,9 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/contrib/apparmor"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	clog "github.com/containerd/log"
+	"github.com/sirupsen/logrus"
+	lslog "github.com/sirupsen/logrus/hooks/slog"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
@@ -46,6 +50,8 @@ type Engine struct {
 	args    runargs.Args
 	cgroups cgroups
 	log     *slog.Logger
+	// clientLog receives the log lines of containerd's client.
+	clientLog *clog.Entry
 	// logProgram and init are copies in the state directory. init is "" if containers start
 	// without it, and profile is "" without AppArmor.
 	logProgram, init, profile string
@@ -81,6 +87,7 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		options: options, args: args, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		registries: known, devices: devices,
 	}
+	e.clientLog = newClientLog(e.log)
 	e.roster = roster.New(roster.Options{Daemon: "containerd", Log: e.log, OpenLog: e.openLog, Waits: options.LogWaits, Remove: e.removeOnce})
 	e.creates = e.roster.NewLauncher(options.parallel(), options.Timeouts.Create)
 	if err := e.open(ctx); err != nil {
@@ -153,7 +160,15 @@ func connect(socket string) (*client.Client, error) {
 
 // in returns a context whose requests are about the invoker's namespace.
 func (e *Engine) in(ctx context.Context) context.Context {
-	return namespaces.WithNamespace(ctx, Namespace)
+	return clog.WithLogger(namespaces.WithNamespace(ctx, Namespace), e.clientLog)
+}
+
+// newClientLog returns a log for containerd's client that writes to the engine's log.
+func newClientLog(to *slog.Logger) *clog.Entry {
+	l := logrus.New()
+	l.SetOutput(io.Discard)
+	l.AddHook(lslog.NewHook(to, nil))
+	return logrus.NewEntry(l)
 }
 
 func (e *Engine) tasks() tasks.TasksClient { return e.api.TaskService() }

@@ -1,16 +1,15 @@
 package containerd
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/containerd/containerd/v2/pkg/oci"
 
@@ -107,43 +106,38 @@ func (e *Engine) confine(load func(name string) error) (profile string, err erro
 
 // install copies a program into the state directory, which containerd's host has under the
 // same path also when the invoker runs in a container. It returns the path of the copy. A
-// copy is used again if its size and time are those of the program.
+// copy is used again if its content is the program's.
 func install(program, stateDir, name, key string) (string, error) {
 	if !filepath.IsAbs(stateDir) {
 		return "", fmt.Errorf("the state directory must be an absolute path, not %q (whisk.gpu.containerd.state-dir)", stateDir)
 	}
-	wanted, err := os.Stat(program)
+	wanted, err := os.ReadFile(program)
 	if err != nil {
-		return "", fmt.Errorf("find a program (%s): %w", key, err)
+		return "", fmt.Errorf("read a program (%s): %w", key, err)
 	}
 	path := filepath.Join(stateDir, "bin", name)
-	if have, err := os.Stat(path); err == nil && have.Size() == wanted.Size() && have.ModTime().Equal(wanted.ModTime()) {
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, wanted) {
 		return path, nil
 	}
-	if err := copyProgram(program, path, wanted.ModTime()); err != nil {
+	if err := writeProgram(path, wanted); err != nil {
 		return "", fmt.Errorf("copy a program for containers (whisk.gpu.containerd.state-dir): %w", err)
 	}
 	return path, nil
 }
 
-// copyProgram replaces a program at once: containers may run the old one.
-func copyProgram(from, to string, modified time.Time) error {
+// writeProgram replaces a program by a rename, because containers may run the old one.
+func writeProgram(to string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
 	part, err := os.CreateTemp(filepath.Dir(to), "part-")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(part.Name()) // fails if all went well
-	_, err = io.Copy(part, source)
+	_, err = part.Write(content)
 	if err = errors.Join(err, part.Chmod(0o755), part.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Chtimes(part.Name(), modified, modified), os.Rename(part.Name(), to))
+	return os.Rename(part.Name(), to)
 }
