@@ -67,5 +67,6 @@ func actionLoop(t *testing.T, w parts) (action *whisk.Exec, env map[string]strin
 	docker("cp", "testdata/actionloop.py", id+":/proxy/proxy.py")
 	docker("commit", id, image)
 	t.Cleanup(func() { docker("rmi", image) })
+	w.offer(t, image)
 	return &whisk.Exec{Kind: "blackbox", Image: image, Code: &code}, nil
 }

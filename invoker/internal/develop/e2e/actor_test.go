@@ -17,14 +17,16 @@ func actorImage(t testing.TB, w parts) string {
 	name := fmt.Sprintf("gpuwhisk-e2e.invalid/actor:%d", os.Getpid())
 	if w.real() {
 		importActor(t, name, `CMD ["/exec"]`)
+		w.offer(t, name)
 	}
 	return name
 }
 
 // variant is the same image with another command.
-func variant(t testing.TB, image, suffix, change string) string {
+func (w parts) variant(t testing.TB, image, suffix, change string) string {
 	t.Helper()
 	importActor(t, image+suffix, change)
+	w.offer(t, image+suffix)
 	return image + suffix
 }
 

@@ -78,8 +78,12 @@ type dockerProxy struct {
 func behindProxy(t *testing.T) (*platform, *dockerProxy) {
 	t.Helper()
 	w := realParts(t)
-	g := newDockerProxy(t, w.docker)
-	w.docker = "unix://" + g.path
+	g := newDockerProxy(t, w.engineAddress())
+	if w.containerd != "" {
+		w.containerd = g.path
+	} else {
+		w.docker = "unix://" + g.path
+	}
 	return start(t, w, setup{}), g
 }
 
@@ -187,8 +191,8 @@ func TestDockerRestarts(t *testing.T) {
 	g.shut()
 	waiting := p.started("new", ada, false)
 	p.unhealthy("engine")
-	for _, id := range strings.Fields(peertest.Docker(t, "ps", "-q", "--filter", "name=^/?"+p.prefix())) {
-		peertest.Docker(t, "kill", id)
+	for _, id := range strings.Fields(p.containers()) {
+		p.parts.killContainer(t, id)
 	}
 	p.finish(running).want(t, activation.StatusDeveloperError, textExited)
 	g.open()

@@ -28,7 +28,9 @@ func otherLibc(t *testing.T) (old, musl string, env map[string]string) {
 func TestImagesOfOldAndNew(t *testing.T) {
 	t.Parallel()
 	old, _, env := otherLibc(t)
-	p := startGPUIn(t, dockerParts(t), 60, setup{env: env})
+	w := dockerParts(t)
+	w.offer(t, old)
+	p := startGPUIn(t, w, 60, setup{env: env})
 	code := harness.GPUFunction(t)
 	p.insertGPU("old", true, &whisk.Exec{Kind: "blackbox", Image: old, Code: &code})
 	p.insertGPU("new", true, python(code))
@@ -47,7 +49,9 @@ func TestImagesOfOldAndNew(t *testing.T) {
 func TestImageWithMusl(t *testing.T) {
 	t.Parallel()
 	_, musl, env := otherLibc(t)
-	p := startGPUIn(t, dockerParts(t), 60, setup{env: env})
+	w := dockerParts(t)
+	w.offer(t, musl)
+	p := startGPUIn(t, w, 60, setup{env: env})
 	p.insert(&whisk.Action{
 		Name: "alpine", Exec: &whisk.Exec{Kind: "blackbox", Image: musl}, Limits: limits(minutes, 128, 1),
 		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},

@@ -77,6 +77,7 @@ func TestInvokerInAContainer(t *testing.T) {
 }
 
 func invokerInAContainer(t *testing.T, b invokerContainer) {
+	needDockerEngine(t)
 	w := dockerParts(t)
 	if b.image != "" {
 		port := peertest.FreePort(t, 4000)

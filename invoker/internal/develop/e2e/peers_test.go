@@ -17,7 +17,9 @@ type parts struct {
 	kafka  string // host:port; empty: the embedded broker
 	couch  string // URL with user and password; empty: the embedded store
 	docker string // DOCKER_HOST; empty: actions as processes
-	images string // tag of the action images
+	// containerd is the socket of the daemon that runs the actions; empty: Docker does.
+	containerd string
+	images     string // tag of the action images
 
 	shared bool // another installation runs beside this one
 }
@@ -57,13 +59,13 @@ func ownParts(t testing.TB) parts {
 
 func realParts(t testing.TB) parts {
 	t.Helper()
-	return parts{kafka: realKafka(t).Addr, couch: realCouch(t), docker: peertest.NeedDocker(t), images: realImages(t)}
+	return withContainerd(t, parts{kafka: realKafka(t).Addr, couch: realCouch(t), docker: peertest.NeedDocker(t), images: realImages(t)})
 }
 
 // dockerParts are our own parts with actions in containers.
 func dockerParts(t testing.TB) parts {
 	t.Helper()
-	return parts{docker: peertest.NeedDocker(t), images: realImages(t)}
+	return withContainerd(t, parts{docker: peertest.NeedDocker(t), images: realImages(t)})
 }
 
 // kafkaOnce is an Apache Kafka for these tests alone, because they use the topics of

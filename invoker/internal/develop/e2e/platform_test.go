@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -62,6 +63,7 @@ func start(t *testing.T, w parts, with setup) *platform {
 	t.Helper()
 	n := serial.Add(1)
 	p := &platform{t: t, parts: w, dir: t.TempDir(), unique: fmt.Sprintf("e2e%d.%d", os.Getpid(), n), output: peertest.Output(t), outOf: map[string]string{}}
+	maps.Copy(p.outOf, w.engineSettings())
 	for name, value := range with.env {
 		p.outOf[name] = value
 	}
@@ -156,7 +158,7 @@ func (p *platform) end() {
 	case err == nil:
 	case harness.RemovesSlowly(err):
 		p.t.Logf("stop: %v", err)
-		harness.AwaitRemoval(p.t, func() []string { return strings.Fields(p.containers()) })
+		harness.AwaitRemoval(p.t, func() []string { return strings.Fields(p.containers()) }, p.tryRemove)
 	default:
 		p.t.Errorf("stop: %v", err)
 	}

@@ -55,8 +55,8 @@ func TestRawProxies(t *testing.T) {
 		})
 	}
 	for i, c := range []struct{ name, image, text string }{
-		{"no program", variant(t, image, "nothing", `CMD ["/nothing"]`), "executable file not found in image "},
-		{"ends at once", variant(t, image, "exit", `CMD ["/exec","exit"]`), textNotBegun},
+		{"no program", p.parts.variant(t, image, "nothing", `CMD ["/nothing"]`), "executable file not found in image "},
+		{"ends at once", p.parts.variant(t, image, "exit", `CMD ["/exec","exit"]`), textNotBegun},
 		{"no image", "gpuwhisk-e2e.invalid/nothing:1", "Failed to pull container image 'gpuwhisk-e2e.invalid/nothing:1'."},
 		{"no registry", "gpuwhisk-e2e.invalid/nothing", "Failed to pull container image 'gpuwhisk-e2e.invalid/nothing'."},
 	} {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,7 +61,11 @@ func (p *platform) leftContainers() string {
 	if p.parts.docker == "" {
 		return ""
 	}
-	return peertest.Docker(p.t, "ps", "-a", "--filter", "name=^/?"+p.prefix(), "--format", "{{.Names}} {{.Status}}")
+	var names []string
+	for _, c := range p.parts.list(p.t, p.prefix()) {
+		names = append(names, c.name)
+	}
+	return strings.Join(names, " ")
 }
 
 // noGoroutines waits until no more goroutines run than before.

@@ -41,13 +41,25 @@ func wantLine(t *testing.T, log []string, end string) {
 
 func (p *platform) containers() string {
 	p.t.Helper()
-	return peertest.Docker(p.t, "ps", "-a", "--no-trunc", "-q", "--filter", "name=^/?"+p.prefix())
+	return p.ids(func(string) bool { return true })
 }
 
 // idOf is the engine's id of an action's only container.
 func (p *platform) idOf(suffix string) string {
 	p.t.Helper()
-	return peertest.Docker(p.t, "ps", "-a", "--no-trunc", "-q", "--filter", "name=^/?"+p.prefix()+".*"+suffix+"$")
+	return p.ids(func(name string) bool { return strings.HasSuffix(name, suffix) })
+}
+
+// ids lists the containers whose names are wanted, each in a line.
+func (p *platform) ids(wanted func(name string) bool) string {
+	p.t.Helper()
+	var ids []string
+	for _, c := range p.parts.list(p.t, p.prefix()) {
+		if wanted(c.name) {
+			ids = append(ids, c.id)
+		}
+	}
+	return strings.Join(ids, "\n")
 }
 
 // stateFiles is the directory of the files about containers.
@@ -98,7 +110,7 @@ func TestKilledInvokerLeavesWarmth(t *testing.T) {
 			p.awaitIdleState("guest_other")
 			warm, busy := p.idOf("guest_warm"), p.idOf("guest_busy")
 			check.NoError(t, p.child.end(syscall.SIGKILL))
-			peertest.Docker(t, "rm", "-f", p.idOf("guest_other")) // as if it had died meanwhile
+			p.parts.removeContainer(t, p.idOf("guest_other")) // as if it had died meanwhile
 			p.child.again()
 			p.call("warm", nil).wantWarm(t, 3)
 			p.call("other", nil).want(t, 0, `{"n":1}`)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -129,10 +128,8 @@ func (p *platform) leader(name string) (pid int) {
 	p.t.Helper()
 	peertest.Until(p.t, "a process of "+name, func() string {
 		if p.parts.docker != "" {
-			out, err := exec.Command("docker", "inspect", "--format", "{{.State.Pid}}", name).CombinedOutput()
-			pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
-			if pid == 0 {
-				return fmt.Sprintf("%s, %v", out, err)
+			if pid = p.parts.leaderOf(p.t, name); pid == 0 {
+				return "none"
 			}
 			return ""
 		}
@@ -153,7 +150,7 @@ func (p *platform) remove(name string) {
 		p.kill(name)
 		return
 	}
-	peertest.Docker(p.t, "rm", "-f", name)
+	p.parts.removeContainer(p.t, p.parts.find(p.t, name).id)
 }
 
 // kill ends the first process of a container, as the kernel would.

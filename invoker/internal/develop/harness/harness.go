@@ -13,6 +13,7 @@ package harness
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,6 +25,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 )
 
 // RoleInvoker is the argument that turns a test's program into an invoker.
@@ -34,7 +36,7 @@ const RoleInvoker = "test-invoker"
 const EndsWithInput = "GPUWHISK_TEST_ENDS_WITH_INPUT"
 
 // Act runs the role for which a test's program was started: the action proxy of
-// executables, or an invoker. An invoker calls prepare first if it is not nil. Act
+// executables, the writer of a container's log, or an invoker. An invoker calls prepare first if it is not nil. Act
 // returns only in a process that runs the tests.
 func Act(prepare func() error) {
 	if len(os.Args) < 2 {
@@ -46,6 +48,11 @@ func Act(prepare func() error) {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		err = native.Run(ctx, os.Environ(), os.Stdout, os.Stderr)
 		stop()
+	case logs.Command:
+		err = errors.New("the path of a log is missing")
+		if len(os.Args) > 2 {
+			err = logs.Copy(os.Args[2])
+		}
 	case RoleInvoker:
 		if prepare != nil {
 			err = prepare()

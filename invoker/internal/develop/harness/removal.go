@@ -20,14 +20,19 @@ func RemovesSlowly(err error) bool {
 
 // AwaitRemoval does the work of that next invoker: it removes the remaining containers
 // and blocks until left returns none.
-func AwaitRemoval(t testing.TB, left func() []string) {
+func AwaitRemoval(t testing.TB, left func() []string, remove func(id string)) {
 	t.Helper()
 	peertest.Until(t, "containers are removed", func() string {
 		all := left()
 		if len(all) == 0 {
 			return ""
 		}
-		_ = exec.Command("docker", append([]string{"rm", "-f"}, all...)...).Run() // fails if the daemon is already removing one
+		for _, id := range all {
+			remove(id)
+		}
 		return fmt.Sprint(all)
 	})
 }
+
+// RemoveFromDocker removes a container. It is a no-op if the daemon is already removing it.
+func RemoveFromDocker(id string) { _ = exec.Command("docker", "rm", "-f", id).Run() }

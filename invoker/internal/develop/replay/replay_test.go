@@ -118,7 +118,7 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 	w.fence()
 	invoker.end()
 	if invoker.slow {
-		harness.AwaitRemoval(t, w.left)
+		harness.AwaitRemoval(t, w.left, harness.RemoveFromDocker)
 	}
 	w.noContainers()
 	want := int64(sent + 1)
