@@ -1,5 +1,5 @@
 /*
- * The connection to the invoker when it goes wrong, and what it costs.
+ * Faults of the connection to the invoker, and the connection's cost.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static void torn(int argc, char **argv)
 	invoker_report(c);
 }
 
-/* What is no frame ends the connection, not the program. */
+/* A malformed frame ends the connection, not the program. */
 static void malformed(int argc, char **argv)
 {
 	static const uint8_t bad[][20] = {
@@ -119,7 +119,7 @@ static void backlog(int argc, char **argv)
 	SAME(invoker_report(invoker_accept()).number[ALLOCATED], MIB);
 }
 
-/* Frames of chance: read a seed, send what comes of it, live. */
+/* Random frames: read a seed, send the frames made from it, stay alive. */
 static void noise(int argc, char **argv)
 {
 	unsigned seed = argc ? (unsigned)atoi(argv[0]) : 1;
@@ -282,7 +282,7 @@ static double now(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* What the process has in memory that no file could give back. */
+/* Returns the private memory of the process, which no file could give back, in KiB. */
 static long private_kib(void)
 {
 	char line[256];
@@ -298,8 +298,8 @@ static long private_kib(void)
 	return kib;
 }
 
-/* What is worth a report wakes the agent once, however much more comes and goes until
- * the report is due: the program would pay for each wake-up. */
+/* A change that is worth a report wakes the agent once, however much more is allocated
+ * and freed until the report is due. The program would pay for each wake-up. */
 static void wakes_once(int argc, char **argv)
 {
 	enum { ROUNDS = 20000, EACH = 20 };
@@ -364,9 +364,9 @@ static void print_cost(const char *what, void (*call)(void))
 	printf("\"%s_ns\":[%.0f,%.0f,%.0f],", what, took[0], took[PASSES / 2], took[PASSES - 1]);
 }
 
-/* Prints what an allocation with its free costs with 10,000 others alive, and the
- * memory of the process before and with them. Run it with and without the shim:
- * the difference is the shim's. */
+/* Prints the cost of an allocation and its free with 10,000 others alive, and the memory
+ * of the process before and with them. Run it with and without the shim: the difference
+ * is the shim's cost. */
 static void bench(int argc, char **argv)
 {
 	enum { LIVE = 10000 };

@@ -45,7 +45,8 @@ static void reset(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
-/* What is allocated below a green context is the primary context's, and outlives it. */
+/* Memory allocated below a green context belongs to the primary context and outlives the
+ * green one. */
 static void green(int argc, char **argv)
 {
 	CUcontext primary, part;
@@ -84,8 +85,8 @@ static void green(int argc, char **argv)
 	SAME(invoker_report(c).word[0], 0);
 }
 
-/* The CUDA runtime gets the primary context by an export table and may end it by one:
- * the shim finds what went by its own means. */
+/* The CUDA runtime gets the primary context from an export table and may end it through
+ * one. The shim finds the lost memory by its own means. */
 static void reset_table(int argc, char **argv)
 {
 	static const unsigned char id[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
@@ -98,7 +99,7 @@ static void reset_table(int argc, char **argv)
 
 	CUresult (*reset_unseen)(int) = (CUresult(*)(int))dlsym(
 		dlopen("libcuda.so.1", RTLD_NOW), "fake_reset_unseen");
-	OK(cu.cuDevicePrimaryCtxReset_v2(0)); /* what begin has made */
+	OK(cu.cuDevicePrimaryCtxReset_v2(0)); /* ends the context that begin made */
 	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
 	OK(cu.cuGetExportTable(&table, id));
 	CUresult (*primary)(CUcontext *, CUdevice) =

@@ -1,6 +1,6 @@
 /*
- * A driver whose calls fail: the program gets the driver's own code, orders are
- * answered, and what is reported of the memory is true.
+ * A driver whose calls fail: the program gets the driver's own code, orders are answered,
+ * and the reports about memory are true.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -114,7 +114,7 @@ static void live_through(const struct fault *f)
 	give_back(f);
 	move(c, GW_EVICT, 100, f); /* has the pools give back */
 	uint64_t reported = invoker_report(c).number[ALLOCATED];
-	/* What a pool keeps for later is reported too, where the driver has it. */
+	/* Memory that a pool keeps for later is reported too, if the driver has it. */
 	CHECK(reported == allocated.bytes || (f->nth == 0 && reported == allocated.bytes + MIB));
 	if (f->nth && strcmp(f->call, "cuMemFreeAsync"))
 		SAME(allocated.bytes, 0);
@@ -140,10 +140,9 @@ static bool survives(const struct fault *f)
 	return status == 0;
 }
 
-/* Out of memory, context destroyed, device lost, invalid value: of every call
- * that has to do with memory that moves, up to the nth, so many sorts of them;
- * or of one call, by its place in the list, which bounds the work where each
- * process takes long. */
+/* Out of memory, context destroyed, device lost, invalid value: in every call about
+ * movable memory, up to the nth, with the given number of these errors; or in one call,
+ * by its place in the list, which bounds the work if each process takes long. */
 static void failing(int argc, char **argv)
 {
 	static const char *const calls[] = {
@@ -192,7 +191,7 @@ static void *allocate_and_free(void *arg)
 	return NULL;
 }
 
-/* An order does not fail of what the program frees meanwhile. */
+/* An order does not fail because the program frees memory meanwhile. */
 static void frees_meanwhile(int argc, char **argv)
 {
 	pthread_t t;

@@ -1,5 +1,6 @@
 /*
- * Limits: what may be had, what is refused, and what is kept free for it.
+ * Limits: the memory that may be allocated, the refusals, and the memory that is kept
+ * free.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -28,7 +29,7 @@ static void limit(int argc, char **argv)
 	OK(cu.cuMemGetInfo_v2(&avail, &total));
 	SAME(total, 64 * MIB);
 	SAME(avail, 64 * MIB);
-	/* A program may ask for one of them. */
+	/* A program may ask for only one of the two. */
 	avail = total = 0;
 	OK(cu.cuMemGetInfo_v2(NULL, &total));
 	OK(cu.cuMemGetInfo_v2(&avail, NULL));
@@ -46,8 +47,8 @@ static void limit(int argc, char **argv)
 	SAME(cu.cuMemAlloc_v2(&q, (size_t)-1), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Below a limit the program gets what it has left, and the driver's error where there
- * is one: FAKE_CUDA_FAIL fails the last question but one. Without a context there is no
+/* Below a limit the program gets the rest of the limit, or the driver's error if there is
+ * one: FAKE_CUDA_FAIL fails the last question but one. Without a context there is no
  * answer. */
 static void limit_reported(int argc, char **argv)
 {
@@ -100,8 +101,8 @@ static void limit_host(int argc, char **argv)
 	OK(cu.cuMemHostAlloc(&q, 32 * MIB, 0));
 }
 
-/* Arrays, too, are below the limit; of those that are given memory by handles later
- * (sparse or of deferred mapping) it is the handles' memory that counts. */
+/* Arrays count for the limit, too. For arrays that get their memory from handles later
+ * (sparse or of deferred mapping), the handles' memory counts. */
 static void limit_array(int argc, char **argv)
 {
 	struct gw_array2d flat = {1024, 1024, 0x01, 4}; /* 4 MiB */
@@ -128,8 +129,8 @@ static void limit_array(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 6 * MIB);
 }
 
-/* Rows narrower than the pitch: what is below the limit is what they take, by the
- * driver's pitch, FAKE_CUDA_PITCH. */
+/* Rows narrower than the pitch: their real size counts for the limit, by the driver's
+ * pitch, FAKE_CUDA_PITCH. */
 static void pitch_limit(int argc, char **argv)
 {
 	size_t row;
@@ -171,7 +172,7 @@ static void *tries_to_allocate_ordered(void *code)
 	return NULL;
 }
 
-/* The report is what the device holds, and no more than the limit. */
+/* The report equals the memory on the device, and is at most the limit. */
 static void counts(int c, uint64_t limit)
 {
 	uint64_t reported = invoker_report(c).number[ALLOCATED];
@@ -183,8 +184,8 @@ static void counts(int c, uint64_t limit)
 	SAME(avail, limit - reported);
 }
 
-/* What pools keep counts against the limit, and gives way to other memory. The pool
- * takes memory by FAKE_CUDA_POOL_CHUNK, 32 MiB, and keeps what is freed. */
+/* Memory that pools keep counts for the limit, and gives way to other memory. The pool
+ * takes memory in units of FAKE_CUDA_POOL_CHUNK, 32 MiB, and keeps freed memory. */
 static void limit_pools(int argc, char **argv)
 {
 	uint64_t all = UINT64_MAX;
@@ -201,7 +202,7 @@ static void limit_pools(int argc, char **argv)
 	OK(cu.cuMemAllocAsync(&p, 60 * MIB, NULL));
 	SAME(in_use(), 64 * MIB);
 	counts(c, 100 * MIB);
-	/* From what the pool has taken already. */
+	/* From memory that the pool has taken already. */
 	OK(cu.cuMemAllocAsync(&q, 4 * MIB, NULL));
 	counts(c, 100 * MIB);
 	/* Its next piece, which is no longer below the limit with this. */
@@ -273,7 +274,7 @@ static void limit_graphs(int argc, char **argv)
 	invoker_report(c);
 	OK(cu.cuGraphAddNode_v2(&node, first, NULL, NULL, 0, &a));
 	OK(cu.cuGraphAddMemFreeNode(&node, first, NULL, 0, a.alloc.ptr));
-	/* A graph's node in the place of one that was freed, and another graph's. */
+	/* A node of a graph in the place of a freed one, and a node of another graph. */
 	OK(cu.cuGraphAddMemAllocNode(&node, first, NULL, 0, &a.alloc));
 	OK(cu.cuGraphAddMemFreeNode(&node, first, NULL, 0, a.alloc.ptr));
 	OK(cu.cuGraphAddMemAllocNode(&node, second, NULL, 0, &b.alloc));
@@ -317,7 +318,7 @@ static void limit_threads(int argc, char **argv)
 	invoker_send(c, GW_LIMIT, 0, 800 * MIB, 0);
 	invoker_report(c);
 	OK(cu.cuCtxGetCurrent(&shared));
-	invoker_close_listener(); /* no invoker would read what is sent meanwhile */
+	invoker_close_listener(); /* no invoker would read the frames sent meanwhile */
 	close(c);
 	for (int i = 0; i < BELOW; i++)
 		SAME(pthread_create(&t[i], NULL, take_turns, NULL), 0);
@@ -370,8 +371,9 @@ static void limit_late(int argc, char **argv)
 	SAME(code, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* What is granted to a process that asked is its own at once: it is not reported as
- * free, whatever comes right behind, and however late the asking thread wakes. */
+/* Memory that is granted to a process on request belongs to the process at once. It is
+ * not reported as free, whatever arrives right after the grant, and however late the
+ * asking thread wakes. */
 static void limit_asked(int argc, char **argv)
 {
 	struct shim_frame s;
@@ -400,7 +402,7 @@ static void limit_asked(int argc, char **argv)
 	SAME(s.number[ALLOCATED], 17 * MIB);
 	pthread_join(t, NULL);
 	SAME(code, CUDA_SUCCESS);
-	/* The next invoker is not asked for what the first has granted. */
+	/* The next invoker is not asked for memory that the first has granted. */
 	close(c);
 	c = invoker_accept();
 	for (int answers = 0; answers < 2; answers++) {

@@ -1,5 +1,5 @@
 /*
- * What the program sees of its memory, and what is counted.
+ * The program's view of its memory, and the counted memory.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ static int begin(void)
 	return invoker_accept();
 }
 
-/* Managed memory looks like what was asked for. */
+/* Managed memory looks like the memory that the program asked for. */
 static void disguise(int argc, char **argv)
 {
 	CUdeviceptr p, own;
@@ -152,9 +152,9 @@ static void pools(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
-/* What a capture allocates is its graph's. The graph takes the memory when it is
- * launched, and it counts from the capture until the graph, and what was made executable
- * of it, have ended. */
+/* Memory allocated in a capture belongs to its graph. The graph takes the memory when it
+ * is launched. The memory counts from the capture until the graph and its executable
+ * graphs have ended. */
 static void captured(int argc, char **argv)
 {
 	CUdeviceptr p, kept;
@@ -346,7 +346,7 @@ static void handles(int argc, char **argv)
 	uint64_t live = 0;
 	int c = begin();
 
-	/* No invoker would read what is sent meanwhile. */
+	/* No invoker would read the frames sent meanwhile. */
 	invoker_close_listener();
 	close(c);
 	for (int i = 0; i < 4; i++)
@@ -361,7 +361,7 @@ static void handles(int argc, char **argv)
 	SAME(invoker_report(c).number[FIXED], live * 4096);
 }
 
-/* Arrays count by what an element of their format takes. */
+/* Arrays count by the size of an element of their format. */
 static void formats(int argc, char **argv)
 {
 	static const struct {

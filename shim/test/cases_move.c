@@ -93,8 +93,8 @@ static void gate(int argc, char **argv)
 	SAME(invoker_move(c, GW_EVICT, 3).number[MOVED], 4 * MIB);
 }
 
-/* The device reports how much is in use: of an arena that was hardly touched no
- * more is reported, all of it leaves, and no more than was there comes back. */
+/* The device reports its memory in use. Of an arena that was hardly touched, only that
+ * much is reported. All of the arena leaves, and only the used part comes back. */
 static void arena(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -229,7 +229,7 @@ static void storm(int argc, char **argv)
 	for (int i = 1; i <= rounds; i++) {
 		unsigned status = invoker_move(c, i % 2 ? GW_EVICT : GW_PREFETCH,
 					       (uint64_t)i).word[STATUS];
-		/* What is freed meanwhile may be refused by the driver. */
+		/* The driver may refuse memory that is freed meanwhile. */
 		CHECK(status == GW_OK || status == GW_FAILED);
 	}
 	atomic_store(&over, true);

@@ -82,8 +82,8 @@ static void write_script(pid_t other, pid_t child)
 	SAME(fclose(f), 0);
 }
 
-/* Loads the library, as a program does, or takes the one that the program is linked
- * with; returns its first device. */
+/* Loads the library, as a program does, or takes the library that the program is linked
+ * with. Returns its first device. */
 static void *first_device(bool linked)
 {
 	void *device;
@@ -156,7 +156,7 @@ static int account(void *device, pid_t pid, unsigned *percent)
 		nvml, "nvmlDeviceGetAccountingStats"))(device, (unsigned)pid, percent);
 }
 
-/* What processes have used of the device: the container's own alone. */
+/* The device use of processes: only those of the same container are shown. */
 static void use_by_nvml(int argc, char **argv)
 {
 	struct gw_nvml_sample sample[2];
@@ -192,7 +192,7 @@ static void use_by_nvml(int argc, char **argv)
 	SAME(NVML_CALL("AccountingStats_v2", v2), NVML_SUCCESS);
 	SAME(v2[2], 10);
 
-	kill(child, SIGKILL); /* of it there is no trace left that it was the container's */
+	kill(child, SIGKILL); /* no trace is left that the process belonged to the container */
 	SAME(waitpid(child, NULL, 0), child);
 	SAME(samples(device, sample, &n), NVML_NOT_FOUND);
 	SAME(NVML_CALL("ProcessesUtilizationInfo", &all), NVML_NOT_FOUND);

@@ -214,7 +214,7 @@ static void loads_first(int argc, char **argv)
 
 static int call_log;
 
-/* Runs after the shim's own end: what was begun before comes within this time. */
+/* Runs after the shim's own end: calls that were begun before arrive within this time. */
 static void log_end(void)
 {
 	SAME(write(call_log, "end\n", 4), 4);

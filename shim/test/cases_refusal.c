@@ -1,6 +1,6 @@
 /*
  * Programs whose libraries do not work with managed memory: the invoker gets a report,
- * and what can be served is.
+ * and the possible requests are served.
  */
 #include <string.h>
 #include <sys/wait.h>
@@ -59,7 +59,7 @@ static void alloc(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
-/* Memory for another process. What is asked for again can be shared. */
+/* Memory for another process. Memory that is allocated again can be shared. */
 static void share(int argc, char **argv)
 {
 	char handle[64];
@@ -76,7 +76,7 @@ static void share(int argc, char **argv)
 	expect_refused(c, SHARE, argc ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
 	OK(cu.cuMemAlloc_v2(&q, MIB));
 	OK(cu.cuIpcGetMemHandle(handle, q));
-	/* What was managed before still moves. */
+	/* Memory that was managed before still moves. */
 	pattern_write(p, MIB, 1);
 	SAME(invoker_move(c, GW_EVICT, 1).number[STILL_RESIDENT], MIB);
 	pattern_check(p, MIB, 1);
@@ -99,8 +99,8 @@ static CUresult touch(void *f, CUdeviceptr p)
 	return cu.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL);
 }
 
-/* A kernel fails after a move, with the code of FAKE_CUDA_MOVED. The second argument
- * is by what that is found. */
+/* A kernel fails after a move, with the code of FAKE_CUDA_MOVED. The second argument says
+ * how the failure is noticed. */
 static void after_move(int argc, char **argv)
 {
 	int code = atoi(argv[0]), c = begin();
@@ -149,8 +149,8 @@ static void unmoved(int argc, char **argv)
 	expect_refused(c, UNMOVED, code);
 }
 
-/* The program ends of it before its run has: the invoker gets the report all the
- * same. */
+/* The program ends because of the failure before its run ends. The invoker still gets the
+ * report. */
 static void at_exit(int argc, char **argv)
 {
 	int code = atoi(argv[0]), status;
@@ -168,7 +168,7 @@ static void at_exit(int argc, char **argv)
 		exit(3);
 	}
 	int c = invoker_accept();
-	while (invoker_report(c).number[BLOCKS] != 1) /* what is only reserved cannot move */
+	while (invoker_report(c).number[BLOCKS] != 1) /* memory that is only reserved cannot move */
 		;
 	invoker_send(c, GW_EVICT, 1, 0, 0);
 	expect_refused(c, FAULT, code);

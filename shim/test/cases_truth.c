@@ -1,7 +1,6 @@
 /*
- * What is reported of residency against the fake driver's own table of pages.
- * Nothing that a run touches is a part from the start of a block, as nothing
- * is in arenas.
+ * Reports of residency, against the fake driver's own table of pages. No run touches a
+ * block partly from its start, unlike in arenas.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -56,7 +55,7 @@ static void nothing_left(int c, uint64_t epoch)
 	SAME(in_use(), 0);
 }
 
-/* The first run uses a quarter of a block, the second one all of it. */
+/* The first run uses a quarter of a block, the second run uses the whole block. */
 static void grows(int argc, char **argv)
 {
 	enum { ALL = 64 * MIB };
@@ -103,7 +102,7 @@ static void tail(int argc, char **argv)
 	pattern_check(p + MIDDLE, 4 * MIB, 2);
 }
 
-/* What was emptied counts as used until other memory needs the space. */
+/* Emptied memory counts as used until other memory needs the space. */
 static void kept(int argc, char **argv)
 {
 	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
@@ -207,7 +206,7 @@ static void own_prefetch(int argc, char **argv)
 	OK(cu.cuMemAllocManaged(&p, 8 * MIB, ATTACH_GLOBAL));
 	OK(cu.cuMemPrefetchAsync(p, 8 * MIB, 0, NULL));
 	SAME(invoker_report(c).number[RESIDENT], 8 * MIB);
-	/* What it sends away itself leaves in its own time. */
+	/* Memory that the program sends away itself leaves at an unknown time. */
 	OK(cu.cuMemPrefetchAsync_v2(p + 2 * MIB, 6 * MIB, host, 0, NULL));
 	SAME(invoker_report(c).number[RESIDENT], 8 * MIB);
 	nothing_left(c, 1);
@@ -223,7 +222,7 @@ static void own_prefetch(int argc, char **argv)
 	SAME(in_use(), 8 * MIB);
 }
 
-/* The fake driver refuses what a real one does. */
+/* The fake driver refuses the same calls as a real one. */
 static void strict(int argc, char **argv)
 {
 	struct gw_location nowhere = {9, 0}, second = {LOCATION_DEVICE, 1},
@@ -297,7 +296,7 @@ static void speeds(int argc, char **argv)
 	SAME(back[1], 0xa5);
 }
 
-/* A captured launch runs when its graph is launched, on the memory of that moment: also
+/* A captured launch runs when its graph is launched, on the memory at that moment, also
  * after the memory was moved out and in. */
 static void graph_kernels(int argc, char **argv)
 {
@@ -371,8 +370,8 @@ static void end(struct allocator t)
 	SAME(waitpid(t.pid, NULL, 0), t.pid);
 }
 
-/* Processes of a device share its memory, and what one held that was killed is
- * free. FAKE_CUDA_STATE, FAKE_CUDA_MEMORY of 64 MiB. */
+/* Processes of a device share its memory, and the memory of a killed process is free.
+ * FAKE_CUDA_STATE, FAKE_CUDA_MEMORY of 64 MiB. */
 static void neighbours(int argc, char **argv)
 {
 	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
@@ -389,7 +388,7 @@ static void neighbours(int argc, char **argv)
 	SAME(cu.cuMemCreate(&h, 32 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	OK(cu.cuMemAlloc_v2(&p, 24 * MIB));
 	pattern_write(p, 24 * MIB, 1);
-	/* What was emptied is another's for the asking. */
+	/* Another process can take emptied memory. */
 	OK(cu.cuMemPrefetchAsync(p, 24 * MIB, CPU_DEVICE, NULL));
 	SAME(counts_as_used(), 64 * MIB);
 	allocate(second);

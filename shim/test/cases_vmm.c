@@ -32,7 +32,7 @@ static CUdeviceptr map(CUmemHandle h, size_t bytes)
 	return at;
 }
 
-/* The fake's handles keep their contents, whichever addresses show them. */
+/* The fake's handles keep their contents, whichever addresses they are mapped to. */
 static void handle_contents(int argc, char **argv)
 {
 	CUmemHandle h, other;
@@ -146,8 +146,9 @@ static void all_out(int c, uint64_t epoch)
 	SAME(counts_as_used(), 0);
 }
 
-/* Large blocks have pieces of GPUWHISK_SHIM_CHUNK, which is 4 MiB; small ones share a slab
- * for each size. Handles are whole pages of 2 MiB, and all of them are reported. */
+/* Large blocks have pieces of GPUWHISK_SHIM_CHUNK, which is 4 MiB. Small blocks of one
+ * size share a slab. Handles are whole pages of 2 MiB, and all of their bytes are
+ * reported. */
 static void vmm_moves(int argc, char **argv)
 {
 	enum { LARGE = 13 * MIB, SMALL = 3 * MIB / 4 };

@@ -1,7 +1,8 @@
 /*
- * What of the link to a device the moves of memory fill, by the fake driver's own
- * account of it: how long it moved bytes, how long it waited for the next order,
- * and how many orders found it busy still. Wall time is the machine's matter.
+ * The share of the link to a device that moves of memory use, by the fake driver's own
+ * account: the time in which the link moved bytes, the time in which it waited for the
+ * next order, and the number of orders that found it still busy. Wall time depends on the
+ * machine.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -80,7 +81,7 @@ static double filled(const struct link *l)
 	return (double)l->moved_ns / (double)(l->moved_ns + l->idle_ns);
 }
 
-/* bench_link MIB WAY...: print what the ways get of FAKE_CUDA_BANDWIDTH. */
+/* bench_link MIB WAY...: print the share of FAKE_CUDA_BANDWIDTH that the ways reach. */
 static void bench_link(int argc, char **argv)
 {
 	double given = atof(getenv("FAKE_CUDA_BANDWIDTH"));
@@ -96,8 +97,8 @@ static void bench_link(int argc, char **argv)
 		       ways[i].rate / given);
 }
 
-/* The link is filled to 95 %, and most orders come while one is under way; what
- * the fake copied for too long is not the shim's. */
+/* The link is used to 95 %, and most orders arrive while another is in progress. Time
+ * that the fake spent on copying too long is not the shim's. */
 static bool fills(const struct way *w)
 {
 	const struct link *l = &w->link;

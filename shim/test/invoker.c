@@ -1,5 +1,5 @@
 /*
- * An invoker in miniature: what gpu/shimctl does, as far as a shim sees it.
+ * A minimal invoker: it does the part of gpu/shimctl's work that a shim sees.
  */
 #include <poll.h>
 #include <string.h>

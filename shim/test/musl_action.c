@@ -1,6 +1,6 @@
 /*
- * An action on musl, in the place of one that was built on Alpine: what is
- * preloaded into it, and whether it finds a driver.
+ * An action on musl, as it would be built on Alpine: it reports the libraries preloaded
+ * into it, and whether it finds a driver.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * The fake management library reports what its script holds.
+ * The fake management library reports the content of its script.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -81,7 +81,8 @@ int main(void)
 	SAME(CALL(DeviceGetFieldValues, (void *, int, void *), gpu, 1, &field), 0);
 	SAME(field.code, 0);
 	SAME(field.value, 2);
-	/* A driver without limits of control groups, and one that has them and no state. */
+	/* A driver without limits of control groups, and a driver that has such limits
+	 * and no state. */
 	struct {
 		const char *path;
 		uint64_t soft, hard, used;

@@ -1,6 +1,6 @@
 /*
- * What the test programs share: the driver as a program may reach it, an
- * invoker in miniature, and the checks.
+ * Code that the test programs share: the driver as a program reaches it, a minimal
+ * invoker, and the checks.
  */
 #ifndef PROG_H
 #define PROG_H
@@ -27,23 +27,22 @@ extern struct cuda cu;
  * context of device 0 current. */
 void cuda_open(const char *route);
 void cuda_begin(void);
-/* What really lies on device 0 of this process's memory, to the page, by the
- * fake driver's own tables; and of a range. With a real driver no program can see
- * that. */
+/* Returns the memory of this process, or of a range of it, that is really on device 0, to
+ * the page, by the fake driver's own tables. With a real driver no program can see this. */
 size_t in_use(void);
 size_t lies_there(CUdeviceptr ptr, size_t bytes);
 /* Bytes of host memory that this process has pinned. */
 size_t pinned(void);
-/* What the fake's link did for this process's moves of managed memory, one way. */
+/* The work of the fake's link for this process's moves of managed memory, one way. */
 struct link {
 	long long moved_ns, idle_ns; /* idle: from its end of all work to the next order */
 	long long late_ns;           /* the fake copied for so long after the link's end */
-	unsigned orders, queued;     /* queued: those that found it busy still */
+	unsigned orders, queued;     /* queued: orders that found the link still busy */
 	unsigned late;               /* those whose copying outlasted the link's work */
 };
 struct link link_of(int to_device);
-/* In use on device 0 by all processes, as cuMemGetInfo reports, so with what was
- * emptied and is kept. */
+/* Returns the memory in use on device 0 by all processes, as cuMemGetInfo reports it,
+ * including emptied memory that is kept. */
 size_t counts_as_used(void);
 
 #define CHECK(what)                                                             \

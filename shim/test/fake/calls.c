@@ -18,7 +18,7 @@ static CUresult alloc(CUdeviceptr *out, size_t bytes, enum fake_kind kind,
 		return r;
 	fake_lock();
 	if (kind == FAKE_DEVICE || kind == FAKE_MANAGED)
-		r = fake_unsafe(); /* what is in a stream's order is safe in a capture */
+		r = fake_unsafe(); /* an operation in a stream's order is safe in a capture */
 	if (r == CUDA_SUCCESS && pool && !fake_pool_take(pool, bytes))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r == CUDA_SUCCESS) {
@@ -216,7 +216,7 @@ CUresult fake_cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *ptr, size_t *bytes, size
 	return fake_cuMemPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
 }
 
-/* What is discarded has any contents: here such as a test notices. */
+/* Discarded memory may have any contents. The fake writes contents that a test notices. */
 static void discard(CUdeviceptr ptr, size_t bytes)
 {
 	CUresult r;
@@ -336,7 +336,7 @@ CUresult fake_cuIpcGetMemHandle(void *handle, CUdeviceptr ptr)
 	return is_plain(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Its processes share no memory, only the device for it. */
+/* The fake's processes do not share memory. They share only the device's capacity. */
 CUresult fake_cuIpcOpenMemHandle(CUdeviceptr *ptr, struct gw_ipc handle, unsigned flags)
 {
 	return CUDA_ERROR_NOT_SUPPORTED;

@@ -171,8 +171,8 @@ CUresult fake_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *act
 	return CUDA_SUCCESS;
 }
 
-/* A green context runs on a part of the device. What is allocated below it is the
- * primary context's, which lives for as long as the green one does, at least. */
+/* A green context runs on a part of the device. Memory allocated below it belongs to the
+ * primary context, which lives at least as long as the green one. */
 CUresult fake_cuGreenCtxCreate(void **green, void *desc, CUdevice dev, unsigned flags)
 {
 	CUcontext ctx;

@@ -18,7 +18,8 @@ static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 	struct fake_memory *m = fake_find(ptr);
 	if (!m || ptr + bytes > m->base + m->size)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* What is not mapped, or has no access, ends the context. */
+	/* An access to memory that is not mapped, or without access rights, ends the
+	 * context. */
 	if (m->addresses && !fake_mapped(m, ptr, bytes))
 		return c->fault = ERROR_ILLEGAL_ADDRESS;
 	fake_use(m, ptr, bytes, c, stream);

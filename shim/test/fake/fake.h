@@ -42,7 +42,7 @@
 
 #include "../../src/driver/abi.h"
 
-/* Of the entry points that it has: of what CUDA's version begins with. */
+/* The generation of its entry points: the leading number of CUDA's version. */
 extern const int fake_generation;
 
 enum {
@@ -66,7 +66,7 @@ enum {
 struct fake_context {
 	int device;
 	bool alive, primary;
-	struct fake_context *of; /* of a green context: the primary one that has its memory */
+	struct fake_context *of; /* for a green context: the primary context that owns its memory */
 	_Atomic CUresult fault; /* of a kernel: every call gives it from then on */
 	int refs;
 	struct fake_context *next;
@@ -130,27 +130,29 @@ struct fake_context *fake_current(CUresult *why);
 /* stream.c: the caller holds the lock. */
 CUresult fake_unsafe(void);
 void fake_occupy(CUstream stream, int64_t ns);
-/* A move of so many nanoseconds that was asked for at a time: its link begins then, or
- * after what it was given before. */
+/* A move of ns nanoseconds that was requested at the time asked. Its link begins then, or
+ * after the earlier moves. */
 void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns, int64_t asked);
 /* The stream can be used in this context. */
 CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx);
-/* What is asked for in its order is recorded into a graph. */
+/* Returns true if operations in the stream's order are recorded into a graph. */
 bool fake_captured(CUstream stream);
-/* When it will have done what it was given. */
+/* Returns the time at which the stream will have finished its work. */
 int64_t fake_stream_end(CUstream stream);
-/* When all streams of a context will. Captures among them are spoilt by the question. */
+/* Returns the time at which all streams of a context will have finished. The question
+ * spoils captures among them. */
 CUresult fake_context_end(const struct fake_context *ctx, int64_t *at);
 void fake_sleep_until(int64_t at);
 /* Memory that was used on the stream was unmapped: the context is lost if it is at work. */
 void fake_fault_busy(struct fake_context *c, CUstream stream);
 
-/* copies.c: bring in what a kernel or copy touches. The caller holds the lock. */
+/* copies.c: bring in the memory that a kernel or copy touches. The caller must hold the
+ * lock. */
 CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
 
-/* usage.c: what is taken of the devices, by all processes. The caller holds the
- * lock. Memory that is kept counts as in use, and is given out when needed; so is
- * that of other processes' managed memory, if nothing else is left. */
+/* usage.c: the memory of the devices that all processes use. The caller must hold the
+ * lock. Kept memory counts as in use and is given out when needed. Other processes'
+ * managed memory is given out if nothing else is left. */
 void fake_usage_open(void);
 bool fake_reserve(int device, uint64_t bytes, bool managed);
 void fake_release(int device, uint64_t bytes, bool managed);
@@ -169,25 +171,25 @@ int64_t fake_link(int device, bool to_device, int64_t from, int64_t ns);
 /* memory.c: the caller holds the lock. */
 /* Take memory of the device, if need be that of other managed memory of this process. */
 bool fake_make_space(int device, uint64_t bytes, bool managed, const struct fake_memory *except);
-/* Evict what another process has the memory of. */
+/* Evict memory that another process has taken over. */
 void fake_evict_stolen(void);
 struct fake_memory *fake_find(uint64_t address);
 CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 		  uint64_t *out);
 void fake_delete(struct fake_memory *m);
 void fake_delete_of(struct fake_context *ctx);
-/* Bring pages in or send them out; the bytes moved. fresh: those of them that the host
- * has not had before. */
+/* Bring pages in, or send them out. Returns the number of moved bytes. fresh is the part
+ * that the host has not had before. */
 uint64_t fake_page_in(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why);
 uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes, uint64_t *fresh);
 
 /* pools.c: the caller holds the lock. NULL: there is no such pool. */
 struct fake_pool *fake_pool_of(CUmemoryPool pool);
 struct fake_pool *fake_default_pool(int device);
-/* False: the device has no memory for it. */
+/* Returns false if the device does not have enough memory. */
 bool fake_pool_take(struct fake_pool *p, uint64_t bytes);
 void fake_pool_free(struct fake_pool *p, uint64_t bytes);
-/* The program waited for the device: pools give back what is above their threshold. */
+/* The program waited for the device: pools give back the memory above their threshold. */
 void fake_pools_synchronize(void);
 /* A primary context ended. */
 void fake_pool_end(int device);
@@ -208,7 +210,7 @@ void fake_use(const struct fake_memory *m, CUdeviceptr ptr, uint64_t bytes,
 /* pinned.c, with the lock held. */
 bool fake_is_pinned(const void *ptr, uint64_t bytes);
 
-/* fake_<export> is what the exports lead to. */
+/* The exports call fake_<export>. */
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	CUresult fake_##export params;
 #define GATE(base, export, version, flags, as, params, args) CUresult fake_##export params;

@@ -326,8 +326,8 @@ void fake_evict_stolen(void)
 	}
 }
 
-/* For tests, by dlsym: what really lies on a device, to the page, of this
- * process's memory, or of a range of it. */
+/* For tests, by dlsym: the memory of this process, or of a range of it, that is really on
+ * a device, to the page. */
 #define EXPORT __attribute__((visibility("default")))
 EXPORT unsigned long long fake_report_used(int device);
 EXPORT unsigned long long fake_report_range(CUdeviceptr ptr, size_t bytes);

@@ -108,8 +108,8 @@ CUresult fake_cuMemExportToShareableHandle(void *shared, CUmemHandle handle, int
 	return fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* A number that is no descriptor is the size of memory of another process, which keeps
- * account of it. */
+/* A number that is not a descriptor is the size of memory of another process, which
+ * accounts for it. */
 CUresult fake_cuMemImportFromShareableHandle(CUmemHandle *handle, void *shared, int type)
 {
 	struct gw_memprop prop = {1, 0, {LOCATION_HOST, 0}};
@@ -147,7 +147,7 @@ struct fake_mapping {
 	uint64_t bytes;
 	struct physical *p;
 	bool access;
-	struct fake_context *user; /* the last one that reached it, and by which stream */
+	struct fake_context *user; /* the last context that accessed it, and the stream */
 	CUstream stream;
 	struct fake_mapping *next;
 };

@@ -1,12 +1,13 @@
 /*
  * Stream-ordered pools, and graphs that own memory.
  *
- * A pool takes memory of the device by pieces of FAKE_CUDA_POOL_CHUNK and keeps what
- * is freed. It gives back what is above its release threshold when the program
- * synchronizes, and all that it keeps when it is trimmed.
+ * A pool takes memory of the device in units of FAKE_CUDA_POOL_CHUNK and keeps freed
+ * memory. It gives back the memory above its release threshold when the program
+ * synchronizes, and all kept memory when it is trimmed.
  *
- * A graph takes its memory when it is launched: as much as its nodes hold at most, in
- * the order in which they were added. Graphs that run one after the other share it.
+ * A graph takes its memory when it is launched: the largest amount that its nodes hold at
+ * any time, in the order in which they were added. Graphs that run one after the other
+ * share it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +173,7 @@ CUresult fake_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *valu
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What the nodes of a graph hold, by the graph's address. */
+/* The memory that the nodes of a graph hold, by the graph's address. */
 static struct graph {
 	void *graph;
 	uint64_t live, most;
@@ -226,7 +227,7 @@ bool fake_graph_free(CUdeviceptr ptr)
 	return false;
 }
 
-/* What launched graphs hold beyond their end. */
+/* Returns the memory that launched graphs hold beyond their end. */
 static uint64_t graphs_live(void)
 {
 	uint64_t sum = 0;
@@ -266,7 +267,7 @@ CUresult fake_cuGraphLaunch(void *graph, CUstream stream)
 	return r;
 }
 
-/* What is made executable is the graph itself. */
+/* The executable graph is the graph itself. */
 CUresult fake_cuGraphInstantiate(void **exec, void *graph, void **failed, char *log, size_t bytes)
 {
 	*exec = graph;
@@ -288,7 +289,7 @@ CUresult fake_cuGraphInstantiateWithParams_ptsz(void **exec, void *graph, void *
 {
 	return fake_cuGraphInstantiate(exec, graph, NULL, NULL, 0);
 }
-/* Its memory goes with what is executable. */
+/* Its memory is freed with the executable graph. */
 CUresult fake_cuGraphDestroy(void *graph) { return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
 
 CUresult fake_cuGraphExecDestroy(void *graph)

@@ -1,7 +1,7 @@
 /*
- * Streams: each is busy until a time; waiting for it sleeps until then. A
- * capture in global mode forbids other threads what is unsafe, unless they are
- * relaxed, and is spoilt by it.
+ * Streams: each is busy until a time, and waiting for it sleeps until then. A capture in
+ * global mode forbids unsafe calls of other threads, unless they are relaxed, and such a
+ * call spoils the capture.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -47,13 +47,13 @@ void fake_occupy(CUstream stream, int64_t ns)
 	s->busy_until = (s->busy_until > now ? s->busy_until : now) + ns;
 }
 
-/* What the link did for this process, each way. It idles from the end of all
- * that it was given until the next order of a move. The fake copies the bytes
- * within the call, which a device would do for itself: what that takes beyond the
- * link's time is no idleness of the link's, and is counted apart. */
+/* The work of the link for this process, each way. The link idles from the end of its
+ * work until the next order of a move. The fake copies the bytes within the call, while a
+ * device would copy by itself. The time of copying beyond the link's own time is no idle
+ * time and is counted separately. */
 static struct link {
 	long long moved_ns, idle_ns, late_ns;
-	unsigned orders, queued; /* queued: those that found it busy still */
+	unsigned orders, queued; /* queued: orders that found the link still busy */
 	unsigned late;           /* those whose copying outlasted all that it was given */
 } link_of[2];
 static int64_t returned[2]; /* the last order */

@@ -1,10 +1,10 @@
 /*
- * The tables that a CUDA runtime asks the driver for by cuGetExportTable. NVIDIA
- * does not document them. Which slot is called with what was seen by running the
- * runtimes of CUDA 10 and 11.1 on this driver; what some slots are for is known from
- * ZLUDA (MIT or Apache-2.0), of which no text is here. A slot or a table that none
- * of them called is refused; so is the table by which later runtimes have the driver
- * prove whose it is.
+ * The tables that a CUDA runtime asks the driver for by cuGetExportTable. NVIDIA does not
+ * document them. The slots in use, and their arguments, were found by running the
+ * runtimes of CUDA 10 and 11.1 on this driver. The purpose of some slots is known from
+ * ZLUDA (MIT or Apache-2.0), of which no text is here. A slot or a table that none of the
+ * runtimes called is refused. The table by which later runtimes make the driver prove its
+ * origin is refused as well.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static CUresult tools(int which, void **at, size_t *bytes)
 static CUresult tools_first(void **at, size_t *bytes) { return tools(0, at, bytes); }
 static CUresult tools_second(void **at, size_t *bytes) { return tools(1, at, bytes); }
 
-/* What a runtime keeps with a context, by a key of its own. */
+/* Values that a runtime stores with a context, by a key of its own. */
 static struct kept {
 	CUcontext ctx;
 	const void *key;
@@ -97,8 +97,8 @@ static CUresult lookup(void **value, CUcontext ctx, const void *key)
 	return k ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
 
-/* What no runtime called so far is refused, and stands in the log by its table's
- * place in the list below and its slot. */
+/* A slot that no runtime called so far is refused. The log names it by its table's place
+ * in the list below and its number. */
 static CUresult refuse(int table, int slot)
 {
 	char name[64];
@@ -136,7 +136,7 @@ static const struct {
 	 hooks},
 	{{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93},
 	 storage},
-	/* Asked for, and no slot of it called. */
+	/* Requested, but none of its slots was called. */
 	{{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc},
 	 nothing},
 };

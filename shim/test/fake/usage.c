@@ -22,7 +22,7 @@ _Static_assert((int)DEVICES == (int)USAGE_DEVICES, "devices");
 static struct device_usage alone;
 static struct device_usage *device_state = &alone;
 static int file = -1, own_slot;
-static struct stat known; /* of the file: a program may close what is not its own */
+static struct stat known; /* identifies the file, because a program may close descriptors that are not its own */
 
 static bool lock_byte(int byte, int type, bool wait)
 {
@@ -159,7 +159,7 @@ static uint64_t in_use(int device)
 
 static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Free so many bytes of others: what is kept, and then managed memory. */
+/* Free bytes of others: first kept memory, then managed memory. */
 static uint64_t reclaim_from_others(int device, uint64_t lack)
 {
 	for (int i = 0; i < USAGE_SLOTS && lack; i++) {
@@ -209,8 +209,8 @@ bool fake_reserve(int device, uint64_t bytes, bool managed)
 	return ok;
 }
 
-/* Managed memory goes; what of it was stolen meanwhile is not owed any more. The
- * rest is returned. The caller is within enter and leave. */
+/* Free managed memory. Memory that was stolen meanwhile need not be freed; the rest is
+ * returned. The caller must be within enter and leave. */
 static uint64_t drop_managed(int device, uint64_t bytes)
 {
 	struct usage_slot *s = &device_state->slot[own_slot];

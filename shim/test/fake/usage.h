@@ -1,5 +1,5 @@
 /*
- * What the processes of a fake device share. The management library reads it.
+ * The state that the processes of a fake device share. The management library reads it.
  */
 #ifndef USAGE_H
 #define USAGE_H

@@ -1,5 +1,5 @@
 /*
- * What the management library lists of a device's processes.
+ * The management library's lists of a device's processes.
  */
 #include <stdint.h>
 #include <string.h>
@@ -65,8 +65,8 @@ API int nvmlDeviceGetRunningProcessDetailList(unit u, struct details *d)
 	return processes(u, "process", &d->n, (char *)d->list, sizeof *d->list);
 }
 
-/* nvmlProcessUtilizationSample_t and nvmlProcessUtilizationInfo_v1_t: what is not of
- * the cores is 0. */
+/* nvmlProcessUtilizationSample_t and nvmlProcessUtilizationInfo_v1_t: values that are not
+ * about the cores are 0. */
 struct sample {
 	unsigned pid;
 	uint64_t at;

@@ -1,5 +1,5 @@
 /*
- * The devices of the fake management library, and slices of them.
+ * The devices of the fake management library, and slices of devices.
  */
 #ifndef FAKE_NVML_UNIT_H
 #define FAKE_NVML_UNIT_H
@@ -29,7 +29,7 @@ typedef struct unit {
 /* Bytes of each device. */
 uint64_t fake_memory(void);
 
-/* What every call about a device begins with: it returns what is not 0. */
+/* Every call about a device begins with this. A caller returns the result if it is not 0. */
 int begin(unit u, const char *function);
 #define BEGIN(u, function)                         \
 	do {                                       \
