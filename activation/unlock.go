@@ -93,7 +93,7 @@ func decrypt(value json.RawMessage, key []byte, ivLength int) (json.RawMessage, 
 	q := newParser(clear)
 	q.skip()
 	if q.end() != nil {
-		return nil, fmt.Errorf("%w: what was sealed is no json", ErrLocked)
+		return nil, fmt.Errorf("%w: the sealed text is no JSON", ErrLocked)
 	}
 	return clear, nil
 }

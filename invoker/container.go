@@ -169,7 +169,7 @@ func (x *executor) resize(ctx context.Context, ctr *actionContainer, bytes int64
 		return nil
 	}
 	if err := x.daemon.Resize(ctx, ctr.handle.ID, bytes); err != nil {
-		return fmt.Errorf("give %s memory for what is swapped out: %w", ctr.name, err)
+		return fmt.Errorf("give %s memory for swapped-out memory: %w", ctr.name, err)
 	}
 	return nil
 }

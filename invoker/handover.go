@@ -175,7 +175,7 @@ func (d *dispatcher) finishAdoption(now time.Duration) {
 		return
 	}
 	if err := g.adopter.Sweep(); err != nil {
-		d.log.Warn("remove what earlier GPU containers left", "error", err)
+		d.log.Warn("remove the files of earlier GPU containers", "error", err)
 	}
 }
 

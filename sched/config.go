@@ -43,7 +43,7 @@ type Config struct {
 	CountSetup bool `key:"whisk.gpu.charge.setup,policy" doc:"charge the expected creation of a container when its run starts; false: when it ends"`
 	// Correct settles the charge with the service really used, at completion. Without
 	// it there is no bound on service: estimates may be wrong for ever.
-	Correct bool `key:"whisk.gpu.charge.correct,policy" doc:"settle a flow's charge with what was used, at completion; without it no bound on service holds"`
+	Correct bool `key:"whisk.gpu.charge.correct,policy" doc:"settle a flow's charge with the measured use, at completion; without it no bound on service holds"`
 
 	// Wait lets a flow that is in flight wait for its own container when
 	// that is expected sooner than a cold start takes.
@@ -53,7 +53,7 @@ type Config struct {
 	Locality bool `key:"whisk.gpu.locality,policy" doc:"wait for the device that has the container where that is sooner than starting elsewhere"`
 	// Shortest takes the least expected time first inside the window, setup
 	// included, instead of the paper's order.
-	Shortest bool `key:"whisk.gpu.shortest,policy" doc:"take what is expected to end soonest among flows that may go; for the sticky policies"`
+	Shortest bool `key:"whisk.gpu.shortest,policy" doc:"take the flow whose run is expected to end soonest, among flows that may go; for the sticky policies"`
 
 	// DeficitLimit is the deficit, in dispatches, past which paella prefers
 	// a function over shorter ones.

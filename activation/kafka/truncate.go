@@ -52,7 +52,7 @@ func (p *partition) cutAt(offset int64) {
 	defer f.mu.Unlock()
 	read := max(p.position, p.offset(), p.last.offset+1)
 	offset = min(offset, read)
-	f.log.Error("log was truncated below what was read, or made anew: going on at the first unread activation",
+	f.log.Error("log was truncated below the last read activation, or created anew: going on at the first unread activation",
 		"partition", p.index, "read", read, "offset", offset)
 	p.cut(offset)
 	p.records = nil

@@ -236,7 +236,7 @@ func TestRemovalWithoutAnswer(t *testing.T) {
 	small := s.submit("create 3", fn("small", 2*gib))
 	s.now += 10 * time.Second
 	s.expect(fmt.Sprintf("removal overdue 1, remove 3, remove 2, create 4, start %d in 4 on 0 cold", small), Event{Kind: Tick})
-	got, want := s.l.Explain(fn("large", 0).Flow).Missing, "8592 MiB of it containers that were removed and are not gone"
+	got, want := s.l.Explain(fn("large", 0).Flow).Missing, "8592 MiB in containers whose removal has not ended"
 	check.Contains(t, got, want, "large misses")
 	s.expect("", Event{Kind: Removed, Container: 2})
 	s.expect("", Event{Kind: Removed, Container: 3})

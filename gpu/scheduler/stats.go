@@ -215,13 +215,13 @@ func (s *Scheduler) missingOn(dev *device, rev *revision, own *container) string
 			text = fmt.Sprintf("it needs %d MiB of device memory, and the device has %d for containers", (need.Bytes+need.Context)>>20, max(0, dev.ledger.Usable())>>20)
 		}
 		if n := dev.overdueBytes(); n > 0 {
-			text += fmt.Sprintf(", %d MiB of it containers that were removed and are not gone", n>>20)
+			text += fmt.Sprintf(", %d MiB in containers whose removal has not ended", n>>20)
 		}
 		return text
 	case own == nil && !s.hasSlot(dev):
 		return fmt.Sprintf("all %d containers of the device are in use (whisk.gpu.pool-size)", s.cfg.Pool.Size)
 	case own == nil && !s.affords(rev):
-		text := fmt.Sprintf("a container of it takes %d MB of host memory and %d are free (whisk.container-pool.user-memory)", rev.hostMB, s.host.Free)
+		text := fmt.Sprintf("its container takes %d MB of host memory and %d are free (whisk.container-pool.user-memory)", rev.hostMB, s.host.Free)
 		if s.kept > 0 && rev.flow != s.claim {
 			text += fmt.Sprintf(", %d kept for %s", s.kept, s.claim.id)
 		}

@@ -126,7 +126,7 @@ func ClaimsMarkdown(found []Finding) string {
 	}
 	text := verdictsOfSections(found).Markdown()
 	if len(open.Rows) > 0 {
-		text += "\nThose that are not borne out:\n\n" + open.Markdown()
+		text += "\nFindings that contradict their claims:\n\n" + open.Markdown()
 	}
 	if len(grid) > 0 {
 		text += "\n" + gridSentence(grid)

@@ -36,7 +36,7 @@ var sections = []section{
 	{"Fairness (four copies of a function; 24 functions, Zipf)", []claim{
 		{"copies-mqfq", "MQFQ serves four backlogged copies equally: most over least service", "1 (equal)", "x",
 			runs{"copies mqfq-sticky duration=10m drain=0s series"}, mostOverLeast, atMost(1.1, 1.5),
-			"what differs is in flight at a window's edges"},
+			"the difference is in flight at a window's edges"},
 		{"copies-fcfs", "under FCFS the popular copies get more: most over least service", "popular dominate", "x",
 			runs{"copies fcfs duration=10m drain=0s series"}, mostOverLeast, atLeast(1.5),
 			"FCFS serves in proportion to arrivals"},
@@ -60,8 +60,8 @@ var sections = []section{
 		{"fcfs-d2", "FCFS over MQFQ at D=2", "2-5x", "x", runs{"azure fcfs", medium}, meanRatio, inRange(2, 10),
 			"concurrent runs of one function start cold, too"},
 		{"paella-d1", "Paella over MQFQ at D=1", "8-20x", "x", runs{"azure paella tokens=1", medium + " tokens=1"}, meanRatio, inRange(4, 40),
-			"shortest first alternates between functions and evicts what it needs next"},
-		{"paella-d2", "Paella over MQFQ at D=2", "8-20x", "x", runs{"azure paella", medium}, meanRatio, inRange(4, 40), "shortest first alternates between functions and evicts what it needs next"},
+			"shortest first alternates between functions and evicts the memory that it needs next"},
+		{"paella-d2", "Paella over MQFQ at D=2", "8-20x", "x", runs{"azure paella", medium}, meanRatio, inRange(4, 40), "shortest first alternates between functions and evicts the memory that it needs next"},
 		{"batch-d1", "Batch lies between MQFQ (0) and FCFS (1) at D=1, on a log scale", "between", "",
 			runs{medium + " tokens=1", "azure batch tokens=1", "azure fcfs tokens=1"}, onLogScale, between(),
 			"whole queues change function least, which wins where swaps dominate"},
@@ -74,9 +74,9 @@ var sections = []section{
 	{"Per function, medium trace", []claim{
 		{"between", "variance between functions' mean latencies, FCFS over MQFQ", "3x", "x", runs{"azure fcfs", medium},
 			func(r []*Result) float64 { return ratio(r[0].FunctionVariance, r[1].FunctionVariance) }, inRange(1.5, 6),
-			"under FCFS a burst slows all that arrive beside it"},
+			"under FCFS a burst slows all activations that arrive beside it"},
 		{"within-fcfs", "variance within a function, FCFS over MQFQ", "3-4x", "x", runs{"azure fcfs", medium}, withinVariance, atLeast(2),
-			"under FCFS a burst slows all that arrive beside it"},
+			"under FCFS a burst slows all activations that arrive beside it"},
 		{"within-batch", "variance within a function, Batch over MQFQ", "3-4x", "x", runs{"azure batch", medium}, withinVariance, atLeast(2),
 			"a batch holds the device for as long as its queue is"},
 	}},
@@ -91,7 +91,7 @@ var sections = []section{
 	}},
 	{"Keep-alive TTL, medium trace, swapped out as soon as inactive", []claim{
 		{"ttl-none", "alpha=0 over alpha=2", "1.5x", "x", runs{medium + evicting + noTTL, medium + evicting + alpha2}, meanRatio, inRange(1.25, 2.25),
-			"recency keeps what a TTL would; a TTL also keeps memory whose next call is far"},
+			"recency keeps the same memory as a TTL; a TTL also keeps memory whose next call is far"},
 		{"ttl-short", "one TTL of 0.1 s over none", "0.75x", "x", runs{medium + evicting + shortTTL, medium + evicting + noTTL}, meanRatio, inRange(0.6, 0.9),
 			"few gaps are that short, and backlogged flows need no TTL"},
 		{"ttl-global", "one global inter-arrival time over each function's own", "1.15x", "x", runs{medium + evicting + alpha2 + " ttl-global", medium + evicting + alpha2}, meanRatio, inRange(1.05, 1.35),
@@ -123,7 +123,7 @@ var sections = []section{
 	// show the effect of our larger sizes.
 	{"Sensitivity: 1.5 GB for every function, 0.75 of the utilization warm work", []claim{
 		{"light-fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", runs{"azure fcfs tokens=1" + light, medium + " tokens=1" + light}, meanRatio, inRange(2.2, 8.8),
-			"with little to swap FCFS loses only what bursts cost the others"},
+			"with little to swap FCFS loses only the time that bursts cost the others"},
 		{"light-fcfs-swap", "the same, FCFS swapping out after every run", "4.4x", "x",
 			runs{"azure fcfs tokens=1 swap-each-run" + light, medium + " tokens=1" + light}, meanRatio, inRange(2.2, 8.8),
 			"the paper's public code swaps a baseline's memory so; that alone makes such a gap"},
@@ -143,7 +143,7 @@ var sections = []section{
 	// when its function is called.
 	{"Sensitivity: TTL with 500 MB for every function, 0.75 of the utilization warm work, a slow link", []claim{
 		{"light-ttl-none-2", "alpha=0 over alpha=2, 2 GB/s", "1.5x", "x", runs{slow + " swap-bandwidth=2" + noTTL, slow + " swap-bandwidth=2" + alpha2}, meanRatio, inRange(1.25, 2.25),
-			"everything fits: what was moved out for nothing comes back, slowly"},
+			"everything fits: memory that was moved out for nothing comes back, slowly"},
 		{"light-ttl-none", "the same, 1.5 GB/s", "1.5x", "x", runs{slow + " swap-bandwidth=1.5" + noTTL, slow + " swap-bandwidth=1.5" + alpha2}, meanRatio, inRange(1.25, 2.25),
 			"without a TTL the link saturates"},
 		{"light-ttl-short", "one TTL of 0.1 s over none, 1.5 GB/s", "0.75x", "x", runs{slow + " swap-bandwidth=1.5" + shortTTL, slow + " swap-bandwidth=1.5" + noTTL}, meanRatio, inRange(0.6, 0.9),
@@ -266,7 +266,7 @@ func plusClaims() []claim {
 		{"plus-p99", "p99 of the same", "goal <= 1x", "x", pair, func(r []*Result) float64 { return ratio(r[0].Latency.P99, r[1].Latency.P99) }, goal(1),
 			"fewer cold starts shorten the worst waits as well"},
 		{"plus-medium", "mean latency, medium trace, defaults", "goal <= 1x", "x", runs{"azure sticky-plus", medium}, meanRatio, goal(1),
-			"the pool takes every function: what remains is the order, and swaps hidden behind runs"},
+			"the pool takes every function: only the order differs, and swaps are hidden behind runs"},
 	}
 	var ours runs
 	for _, p := range gridPools {

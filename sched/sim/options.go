@@ -26,7 +26,7 @@ type Options struct {
 	InitAlone     *bool          `negatable:"" group:"Server" help:"Initialization does not load the device."`
 	SwapBandwidth *float64       `group:"Server" placeholder:"12" help:"GB/s between host and device, in each direction."`
 	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that is hidden."`
-	Headroom      *Bytes         `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out what throttled and inactive flows have there."`
+	Headroom      *Bytes         `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out memory of throttled and inactive flows."`
 	SwapEachRun   *bool          `negatable:"" group:"Server" help:"Move a container's memory out after every run."`
 	Prefetch      *bool          `negatable:"" group:"Server" help:"Bring memory in ahead for flows that become active."`
 	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
@@ -44,7 +44,7 @@ type Options struct {
 	Correct       *bool          `negatable:"" group:"Policy" help:"Settle the charge at completion. sticky-plus: yes."`
 	Wait          *bool          `negatable:"" group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
 	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
-	Shortest      *bool          `negatable:"" aliases:"aged" group:"Policy" help:"Choose what is expected to take least, setup included. sticky-plus: yes."`
+	Shortest      *bool          `negatable:"" aliases:"aged" group:"Policy" help:"Choose the run that is expected to take least, setup included. sticky-plus: yes."`
 	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
 	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
 

@@ -11,7 +11,7 @@ import (
 // start from DefaultSpec.
 type Spec struct {
 	Kind      string        `name:"workload" default:"zipf" enum:"zipf,equal,azure,copies,burst,diurnal,ramp,rare,bimodal,hot,thrice,flash,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
-	Count     int           `default:"24" group:"Workload" help:"Functions of the zipf class and what builds on it."`
+	Count     int           `default:"24" group:"Workload" help:"Functions of the zipf class and of the classes that build on it."`
 	Load      float64       `default:"0.7" group:"Workload" help:"Share of the server's capacity that is asked for, everything warm. Above 1 it cannot be served."`
 	Zipf      float64       `default:"1.5" group:"Workload" help:"Exponent of the popularity."`
 	TraceID   int           `default:"4" group:"Workload" help:"Which of the nine azure samples, 0 to 8; 4 is the medium one."`

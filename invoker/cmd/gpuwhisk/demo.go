@@ -27,7 +27,7 @@ type demoCmd struct {
 	Runtime string        `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
 	Policy  string        `placeholder:"NAME" help:"Scheduling policy to compare with fcfs (sticky-plus)."`
 	Keep    bool          `help:"Keep running after the report, to look at the console, until Ctrl-C."`
-	Verbose bool          `short:"v" help:"Log what the invoker does."`
+	Verbose bool          `short:"v" help:"Show the invoker's log."`
 }
 
 // Run prints the demonstration on standard output.

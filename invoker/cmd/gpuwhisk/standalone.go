@@ -54,7 +54,7 @@ type standaloneCmd struct {
 	Runtimes  string   `placeholder:"FILE" type:"existingfile" help:"Runtimes manifest instead of the built-in one."`
 	Set       []string `placeholder:"KEY=VALUE" sep:"none" help:"Set a key of the invoker (docs/configuration.md), such as whisk.gpu.pool-size=1; repeatable. CONFIG_whisk_... variables work too; --set overrides them."`
 	Quiet     bool     `short:"q" help:"Print nothing but the wsk line and errors: no warnings."`
-	Verbose   bool     `short:"v" help:"Log what the invoker does."`
+	Verbose   bool     `short:"v" help:"Show the invoker's log."`
 }
 
 // Help is the longer text of gpuwhisk standalone --help.
@@ -89,7 +89,7 @@ func (c standaloneCmd) Run() error {
 	ctx, cancel := context.WithTimeout(stopping, readyTime)
 	defer cancel()
 	slow := time.AfterFunc(slowTime, func() {
-		c.report(fmt.Sprintf("not ready after %s, waiting up to %s (--verbose logs what the invoker does)", slowTime, readyTime))
+		c.report(fmt.Sprintf("not ready after %s, waiting up to %s (--verbose shows the invoker's log)", slowTime, readyTime))
 	})
 	defer slow.Stop()
 	s, err := standalone.Start(ctx, o)
@@ -124,7 +124,7 @@ func orInterrupted(stopping context.Context, err error) error {
 	case stopping.Err() != nil:
 		return errInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("not ready within %s (--verbose logs what the invoker does): %w", readyTime, err)
+		return fmt.Errorf("not ready within %s (--verbose shows the invoker's log): %w", readyTime, err)
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func (s *Standalone) openNamespace(ctx context.Context, c *couchdb.Client, n *Na
 		*n = has
 		return nil
 	case elsewhere && err == nil:
-		return fmt.Errorf("--namespace %s: the database of --couchdb has another key for it, which stays; give the name alone", n.Name)
+		return fmt.Errorf("--namespace %s: the database of --couchdb has another key for this namespace, which stays; give the name alone", n.Name)
 	case has.Key == sharedKey && !given:
 		s.log.Warn("the key of guest, which every OpenWhisk has, is replaced by one of this data directory's own", "data", s.opts.Data)
 	}

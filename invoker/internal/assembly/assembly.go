@@ -147,7 +147,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	a.steps = invoker.NewStepObserver(a.metrics)
 	manifest, err := a.c.Runtimes.ParseManifest()
 	if err != nil {
-		return fmt.Errorf("read RUNTIMES_MANIFEST, which must be what the controllers have: %w", err)
+		return fmt.Errorf("read RUNTIMES_MANIFEST, which must be the controllers' manifest: %w", err)
 	}
 	if len(manifest.Runtimes()) == 0 {
 		a.manifest = "RUNTIMES_MANIFEST has no runtime: actions fail unless they have an image of their own, and so does the controllers' test action"

@@ -238,7 +238,7 @@ func (a *assembly) openGPUs(ctx context.Context) (h hooks, err error) {
 // gpusGauges shows the devices, and how many containers are connected.
 func (a *assembly) gpusGauges(s *status, m sink) {
 	for _, d := range a.gpus.devices {
-		m.gauge("gpu_info", "What a device is, by the names that dcgm-exporter has for it; always 1.", 1,
+		m.gauge("gpu_info", "A device with its names as in dcgm-exporter; always 1.", 1,
 			device(invoker.DeviceLabelValues(d), label{"sharing", d.Sharing.String()}, label{"simulated", strconv.FormatBool(d.Simulated)})...)
 	}
 	paused := 0
@@ -253,7 +253,7 @@ func (a *assembly) gpusGauges(s *status, m sink) {
 		m.gauge("gpu_runs_in_flight", "Runs that hold a token.", float64(d.InFlight), device(d.Names)...)
 		m.gauge("gpu_containers", "Containers of a device.", float64(d.Containers), device(d.Names)...)
 		memory := func(state string, bytes int64) {
-			m.gauge("gpu_memory_bytes", "Device memory by state: used is what is charged, measured what the device itself shows, capacity all there is.",
+			m.gauge("gpu_memory_bytes", "Device memory by state: used is the charged memory, measured is the device's own reading, capacity is the total.",
 				float64(bytes), device(d.Names, label{"state", state})...)
 		}
 		memory("used", d.Used)

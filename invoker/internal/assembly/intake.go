@@ -58,7 +58,7 @@ func (a *assembly) announce(ctx context.Context) {
 
 // stops reports that the stop begins.
 func (a *assembly) stops() {
-	a.Log.Info("invoker stops: nothing more is pulled, what runs is finished", "version", a.Version, "instance", a.instance.String(),
+	a.Log.Info("invoker stops: nothing more is pulled, running activations are finished", "version", a.Version, "instance", a.instance.String(),
 		"unfinished", a.invoker.Load().InFlight(), "deadline", a.c.Drain.Deadline)
 	a.stopping.Store(true)
 }

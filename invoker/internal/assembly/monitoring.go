@@ -54,10 +54,10 @@ func (a *assembly) openTracer(ctx context.Context) (hooks, error) {
 			Namespace: "gpuwhisk", Name: name, Help: help, ConstLabels: labels,
 		}, func() float64 { return float64(of(t.Stats())) }))
 	}
-	const spans, help = "trace_spans_total", "Spans by what became of them: the receiver took them, or not."
+	const spans, help = "trace_spans_total", "Spans by outcome: the receiver took them, or not."
 	count(spans, help, prometheus.Labels{"outcome": "ok"}, func(s trace.Stats) int64 { return s.Sent })
 	count(spans, help, prometheus.Labels{"outcome": "error"}, func(s trace.Stats) int64 { return s.Failed })
-	count("traces_dropped_total", "Activations without a trace, because the queue of those to be sent was full.", nil,
+	count("traces_dropped_total", "Activations without a trace, because the queue to the receiver was full.", nil,
 		func(s trace.Stats) int64 { return s.Dropped })
 	if endpoint == "" {
 		endpoint = "this machine"

@@ -34,7 +34,7 @@ func (a classic) awaitPrevious(ctx context.Context) error {
 	return a.cluster.AwaitPredecessor(ctx, kafka.PreviousConfig{
 		Topic: topic, Instance: a.instance, Dead: a.deadPinger(), Fresh: a.silence, Silence: a.silence,
 		Seen: func(name string) {
-			a.stage.Store("waiting for another process with the same id to end: " + name + " pings on topic " + topic + " (give one of them another id)")
+			a.stage.Store("waiting for another process with the same id to end: " + name + " pings on topic " + topic + " (give one of the two another id)")
 		},
 	})
 }

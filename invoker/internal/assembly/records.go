@@ -39,7 +39,7 @@ func recordStoreGauges(s *status, m sink) { recordGauges(s.Records.Health, m) }
 // recordGauges are those of any store of records.
 func recordGauges(h records.Health, m sink) {
 	m.gauge("records_waiting", "Activation records in memory that are not written yet.", float64(h.BufferedDocs))
-	m.gauge("records_refused", "Activation records among them that the store refused or failed on, and that are tried again.", float64(h.Refused))
+	m.gauge("records_refused", "Activation records in the queue that the store refused or failed on, and that are tried again.", float64(h.Refused))
 }
 
 // recordsConfig returns the settings for batching and buffering records, with the open files.

@@ -20,7 +20,7 @@ func pullGauges(s *status, m sink) {
 	m.counter("scheduler_pulled_total", "Activations that were fetched.", float64(p.Pulled))
 	m.gauge("scheduler_waiting_creations", "Creations of GPU functions whose ack is held back.", float64(p.Slots.Waiting))
 	for what, n := range p.Creations {
-		m.counter("scheduler_creations_total", "Creations by what became of them: opened, reschedule (its scheduler tries again), failed, or without an ack.",
+		m.counter("scheduler_creations_total", "Creations by outcome: opened, reschedule (its scheduler tries again), failed, or without an ack.",
 			float64(n), label{"class", classOf(what)}, label{"outcome", what})
 	}
 	if e := s.Etcd; e != nil {

@@ -66,7 +66,7 @@ type pulledJournal struct{ *journal.Journal }
 
 func (a *scheduled) pulledJournal() pull.Journal {
 	if a.state.journal == nil {
-		a.Log.Warn("there is no journal (whisk.gpu.journal): what was fetched and has not ended is lost with the process")
+		a.Log.Warn("there is no journal (whisk.gpu.journal): fetched activations that have not ended are lost with the process")
 		return nil
 	}
 	return pulledJournal{a.state.journal}

@@ -78,7 +78,7 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 		s.because("cannot work", "Kafka: "+why)
 	}
 	if a.stopping.Load() {
-		s.because("stopping", "what runs is finished, nothing more is pulled")
+		s.because("stopping", "running activations are finished, nothing more is pulled")
 	}
 	for _, part := range slices.Backward(a.parts.all) {
 		if part.status != nil {

@@ -96,7 +96,7 @@ type Containerd struct {
 // Process configures the development runtime, which needs no Docker.
 type Process struct {
 	Dir     string `key:"whisk.gpu.process.dir" doc:"working directories of action processes; empty means the temporary directory"`
-	Proxies string `key:"whisk.gpu.process.proxies" doc:"directory of the action proxies of the process runtime; empty means those that come with the program"`
+	Proxies string `key:"whisk.gpu.process.proxies" doc:"directory of the action proxies of the process runtime; empty means the program's own proxies"`
 }
 
 // Runtimes selects the kind of container and the images of actions.

@@ -225,7 +225,7 @@ func (p *Puller) Stop(ctx context.Context) {
 	select {
 	case <-quiet:
 	case <-ctx.Done():
-		p.log.Warn("fetches are still out at the stop: what they bring is lost")
+		p.log.Warn("fetches are still unanswered at the stop: their activations are lost")
 	}
 }
 

@@ -170,7 +170,7 @@ func (s Report) Print(w io.Writer) error {
 	line("%s", s.APIHost)
 	line("%s", s.Load)
 	if s.Interrupted {
-		line("interrupted: this is what there was until then")
+		line("interrupted: these are the results until then")
 	}
 	line("")
 	line("%d calls in %.1f s: %d ran, %d failed; %.1f successes a second",

@@ -91,7 +91,7 @@ func Judge(file *elf.File, arch string) error {
 	}
 	libraries, err := file.ImportedLibraries()
 	if err != nil {
-		return fmt.Errorf("read what it needs: %w", err)
+		return fmt.Errorf("read its requirements: %w", err)
 	}
 	for _, name := range libraries {
 		if strings.HasPrefix(name, "libc.musl") {
@@ -168,7 +168,7 @@ func Needs(path string) (Glibc, error) {
 	defer file.Close()
 	newest, err := NeededGlibc(file)
 	if err != nil {
-		return Glibc{}, fmt.Errorf("read what %s needs: %w", path, err)
+		return Glibc{}, fmt.Errorf("read the requirements of %s: %w", path, err)
 	}
 	return newest, nil
 }

@@ -28,7 +28,7 @@ var errEnded = errors.New("container ended at once")
 
 // errChanged is an image of whose environment too little was known: its name
 // means another image now.
-var errChanged = errors.New("image is not what it was")
+var errChanged = errors.New("image has changed")
 
 // Create makes and starts a container. The error is a *container.CreateError
 // with the texts of OpenWhisk's DockerContainer. A container that ended at once is

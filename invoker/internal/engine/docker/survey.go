@@ -67,7 +67,7 @@ func (d *Daemon) Close() error { return d.api.Close() }
 func (d *Daemon) Survey(ctx context.Context) (Survey, error) {
 	result, err := d.api.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return Survey{}, fmt.Errorf("ask docker what it is: %w", err)
+		return Survey{}, fmt.Errorf("ask docker for its version: %w", err)
 	}
 	return survey(result.Info, d.api.ClientVersion()), nil
 }

@@ -240,7 +240,7 @@ func checkMPS(s *snapshot) []Finding {
 		return ok("whisk.gpu.mps is shared: the invoker keeps a daemon per GPU; a fault of one function ends the work of all on it")
 	case runs:
 		return warn("stop it (echo quit | "+program+") unless all functions on this host trust each other",
-			"an MPS daemon runs: a fault of one client ends all of them, and functions of different namespaces would share it")
+			"an MPS daemon runs: a fault of one client ends all clients, and functions of different namespaces would share it")
 	case s.exists(control):
 		return warn("remove /tmp/nvidia-mps", "/tmp/nvidia-mps is left over from an MPS daemon that has ended: clients that find it wait for the daemon")
 	}

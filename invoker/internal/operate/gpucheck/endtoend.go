@@ -157,7 +157,7 @@ func (s *standalone) invoke(ctx context.Context, name string, params any) *whisk
 	answer, _, err := s.client.Actions.Invoke(name, params, true, false) //nolint:bodyclose // the client has read it to its end
 	id := as[whisk.Activation](answer).ActivationID
 	if id == "" {
-		fail("invoke %s: no activation came of it: %w", name, err)
+		fail("invoke %s: the call made no activation: %w", name, err)
 	}
 	for {
 		stored, _, err := s.client.Activations.Get(id) //nolint:bodyclose // as above
