@@ -135,7 +135,7 @@ func FuzzCanonical(f *testing.F) {
 			return
 		}
 		if utf8.Valid(data) && !json.Valid(data) {
-			t.Fatalf("took what is no json: %q", data)
+			t.Fatalf("accepted invalid JSON: %q", data)
 		}
 		stable(t, out, func(b []byte) ([]byte, error) {
 			again, err := Canonical(b)

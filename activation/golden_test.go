@@ -27,7 +27,7 @@ func TestCapturedMessages(t *testing.T) {
 	for _, value := range values {
 		m, err := DecodeMessage([]byte(value))
 		if dropped(value) {
-			check.That(t, err != nil, "decoded what the original drops: %s", value)
+			check.That(t, err != nil, "decoded a message that the original drops: %s", value)
 			continue
 		}
 		if err != nil {

@@ -118,12 +118,12 @@ func TestErrorsNameKnownMembersOnly(t *testing.T) {
 	whole := oneMessage(t)
 	const secret = "123zO3xZCLrMN6v2"
 	for name, damaged := range map[string]string{
-		"of the key":       strings.Replace(whole, `"authkey":{`, `"authkey":{"`+secret+`":?,`, 1),
-		"of an argument":   strings.Replace(whole, `"lockedArgs":{`, `"lockedArgs":{"`+secret+`":1,`, 1),
-		"of a limit":       strings.Replace(whole, `"limits":{`, `"limits":{"`+secret+`":?,`, 1),
-		"of a parameter":   strings.Replace(whole, `"content":{`, `"content":{"a":{"`+secret+`":?},`, 1),
-		"of the message":   strings.Replace(whole, `{`, `{"`+secret+`":?,`, 1),
-		"of what is known": strings.Replace(whole, `"blocking":`, `"blocking":"`+secret+`","x":`, 1),
+		"of the key":      strings.Replace(whole, `"authkey":{`, `"authkey":{"`+secret+`":?,`, 1),
+		"of an argument":  strings.Replace(whole, `"lockedArgs":{`, `"lockedArgs":{"`+secret+`":1,`, 1),
+		"of a limit":      strings.Replace(whole, `"limits":{`, `"limits":{"`+secret+`":?,`, 1),
+		"of a parameter":  strings.Replace(whole, `"content":{`, `"content":{"a":{"`+secret+`":?},`, 1),
+		"of the message":  strings.Replace(whole, `{`, `{"`+secret+`":?,`, 1),
+		"of known fields": strings.Replace(whole, `"blocking":`, `"blocking":"`+secret+`","x":`, 1),
 	} {
 		_, err := DecodeMessage([]byte(damaged))
 		check.That(check.Must(t), damaged != whole, "%s: the message is not damaged", name)

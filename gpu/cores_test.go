@@ -34,7 +34,7 @@ func TestInterference(t *testing.T) {
 
 func TestLink(t *testing.T) {
 	l := Link{BytesPerSecond: 1e9, Overlap: 0.25}
-	check.Equal(t, (Link{BytesPerSecond: 1}).Transfer(1<<62), math.MaxInt64, "a transfer beyond what a duration holds takes")
+	check.Equal(t, (Link{BytesPerSecond: 1}).Transfer(1<<62), math.MaxInt64, "a transfer longer than a duration can hold takes")
 	check.Equal(t, l.Transfer(5e8), 500*time.Millisecond, "half a gigabyte at 1 GB/s takes")
 	check.Equal(t, l.Exposed(time.Second), 750*time.Millisecond, "a quarter overlapped leaves")
 	for _, bad := range []Link{{}, {BytesPerSecond: math.NaN()}, {BytesPerSecond: 1, Overlap: 1.1}} {

@@ -303,7 +303,7 @@ func TestLedgerNoReportTakesPromises(t *testing.T) {
 		check.AtLeast(check.Must(t), free, 0, "%d bytes free after %d reports: others' promises are taken", free, pid+1)
 	}
 	w.report(honest, 1, 30, 10)
-	check.AtLeast(check.Must(t), w.l.Free(), 0, "bytes free once the honest one holds what it was promised")
+	check.AtLeast(check.Must(t), w.l.Free(), 0, "bytes free after the honest container holds its promised memory")
 	for pid := range 80 {
 		w.l.Exited(w.now, wrong, pid)
 	}

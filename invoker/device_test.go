@@ -48,7 +48,7 @@ func TestFootprintIsCharged(t *testing.T) {
 		charged("after a run that held 500 MiB and a byte", 256+501)
 		holds["f"] = 100 << 20
 		env.invoke("f", nil)
-		charged("after one that held less", 256+501)
+		charged("after a run that held less", 256+501)
 		env.invoke("f", nil)
 		env.invoke("f", nil)
 		charged("of two containers, one of which has held less", 2*(256+501))
@@ -57,7 +57,7 @@ func TestFootprintIsCharged(t *testing.T) {
 		charged("after their end", 0)
 		holds["liar"] = 1 << 40
 		env.invoke("liar", nil)
-		charged("of one that reports a terabyte", 4<<10)
+		charged("of a container that reports a terabyte", 4<<10)
 		stop()
 	})
 }
@@ -318,7 +318,7 @@ func TestFallsBack(t *testing.T) {
 			check.Equal(t, gpuAnnotation(t, env.record(sign)).Fallback, "", "the record of the run that showed it: it ran")
 			n := gpuAnnotation(t, env.record(after))
 			check.That(t, c.record == (n.Fallback == "it shares its memory"), "%v: the record has %+v", c.modes, n)
-			check.That(t, n.MemoryMeasured, "a process reported what it holds, and the record does not have it: %+v", n)
+			check.That(t, n.MemoryMeasured, "a process reported its memory, and the record lacks the figure: %+v", n)
 			check.Equal(t, env.record(after).Response.StatusCode, activation.StatusSuccess, "the run after it")
 			check.That(t, f.all["guest/f"] != "", "remembered %v, saved %d times", f.all, f.saved)
 			check.Equal(t, f.saved, 1)

@@ -446,7 +446,7 @@ func TestPlanNamesEveryDependency(t *testing.T) {
 			name = strings.TrimPrefix(name, host)
 		}
 		if short := name[strings.LastIndexByte(name, '/')+1:]; !strings.Contains(string(page), name) && !strings.Contains(string(page), short+"`") {
-			t.Errorf("docs/dependencies.md does not tell what %s is for", m[1])
+			t.Errorf("docs/dependencies.md does not tell the purpose of %s", m[1])
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestNotFoundByOthers(t *testing.T) {
 		"load balancer": {"text/plain", "default backend - 404"},
 		"no body":       {"application/json", ""},
 		"no database":   {"application/json", `{"error":"not_found","reason":"Database does not exist."}`},
-		"no file of it": {"application/json", `{"error":"not_found","reason":"no_db_file"}`},
+		"no file":       {"application/json", `{"error":"not_found","reason":"no_db_file"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -65,7 +65,7 @@ func TestRandomHistory(t *testing.T) {
 		f.delete(f.key(i))
 	}
 	group.Wait()
-	peertest.Until(t, "what is registered", func() string {
+	peertest.Until(t, "the registered keys", func() string {
 		all, n := f.all(), 2
 		for i := range containers {
 			for k := range 2 {

@@ -75,8 +75,8 @@ func TestFetchErrors(t *testing.T) {
 		return &activationpb.FetchResponse{ActivationMessage: `{"message":{"activationId":"1","content":"` + secret + `"}}`}, nil
 	}
 	err = fetch()
-	check.ErrorIs(t, err, ErrUnreadable, "what cannot be read")
-	check.Lacks(t, err.Error(), secret, "what cannot be read")
+	check.ErrorIs(t, err, ErrUnreadable, "an unreadable message")
+	check.Lacks(t, err.Error(), secret, "an unreadable message")
 	states = c.States()
 	check.Equal(check.Must(t), len(states), 1, "after an answer the states")
 	check.That(t, states[0].OK(), "after an answer the states are %+v", states)

@@ -187,7 +187,7 @@ func TestDiskThatWasAwayResurrectsNothing(t *testing.T) {
 	j.Delivered(id(2), 0, 2)
 	begin(j, id(2))
 	compactNow(j)
-	check.Equal(t, again(t, j).History(id(0)), History{}, "what was completed and covered")
+	check.Equal(t, again(t, j).History(id(0)), History{}, "completed and covered activations")
 }
 
 // TestFileThatCannotBeDeletedIsKeptInOrder: no younger file goes before it.

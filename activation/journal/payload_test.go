@@ -31,7 +31,7 @@ func TestWhicheverComesFirst(t *testing.T) {
 	check.Equal(t, string(text), string(messageOf(0)))
 	check.Equal(t, past.State, Accepted)
 	got := j.Delivered(id(0), 0, 0)
-	check.That(t, got.JournalOwned, "Kafka's copy of what was taken: %+v", got)
+	check.That(t, got.JournalOwned, "Kafka's copy of a taken activation: %+v", got)
 	_, _, err = j.LoadUnfinished(id(0))
 	check.ErrorIs(t, err, ErrNoMessage, "taken twice")
 	got = j.Delivered(id(1), 0, 1)
@@ -40,10 +40,10 @@ func TestWhicheverComesFirst(t *testing.T) {
 	_, _, err = j.LoadUnfinished(id(1))
 	check.ErrorIs(t, err, ErrNoMessage, "taken after Kafka's copy came")
 	_, past, err = j.LoadUnfinished(id(2))
-	check.NoError(t, err, "what had begun")
-	check.Equal(t, past.State, Started, "what had begun")
+	check.NoError(t, err, "activations that had begun")
+	check.Equal(t, past.State, Started, "activations that had begun")
 	j.Completed(id(2))
-	check.Equal(t, j.Delivered(id(2), 0, 2).State, Completed, "Kafka's copy of what ended")
+	check.Equal(t, j.Delivered(id(2), 0, 2).State, Completed, "Kafka's copy of an ended activation")
 }
 
 // TestUnreadableMessageLeavesKafkas: a message that the journal cannot read counts as not
@@ -138,7 +138,7 @@ func TestFullDiskRefusesMessages(t *testing.T) {
 	check.ErrorIs(check.Must(t), refused, syscall.ENOSPC, "stored on a full disk")
 	last := n - 1
 	past := j.History(id(last))
-	check.That(t, !past.JournalOwned, "what was refused: %+v", past)
+	check.That(t, !past.JournalOwned, "the refused activation: %+v", past)
 	for i := range last {
 		got, err := j.Message(id(i))
 		check.NoError(t, err, "message %d", i)
@@ -245,7 +245,7 @@ func TestKeptMessageIsTheNextProcesses(t *testing.T) {
 		j.Delivered(id(i), 7, int64(i))
 		check.NoError(t, j.AppendMessage(id(i), messageOf(i)))
 	}
-	check.ErrorIs(t, j.AppendMessage(id(9), messageOf(9)), ErrNotOpen, "kept what was not accepted")
+	check.ErrorIs(t, j.AppendMessage(id(9), messageOf(9)), ErrNotOpen, "kept an activation that was not accepted")
 	j.Completed(id(0))
 	p := j.History(id(1))
 	check.That(t, p.JournalOwned, "past %+v: another copy would count", p)

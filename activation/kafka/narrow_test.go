@@ -38,6 +38,6 @@ func TestNarrowedFeedReadsOnWhenTheLogIsTruncated(t *testing.T) {
 		check.That(check.Must(t), f.stats.ReadPaused, "does not say that a commit does not say it all")
 		p.cutAt(0)
 		synctest.Wait()
-		check.That(t, p.asked, "waits for what nothing completes")
+		check.That(t, p.asked, "waits for activations that nothing completes")
 	})
 }

@@ -73,7 +73,7 @@ func TestNoPreviousNoWait(t *testing.T) {
 			{"goodbye", []string{ping(true, 0), ping(false, 0)}, ""},
 			{"others", []string{ping(true, 1), ping(true, 2), "noise"}, ""},
 			{"our dead", nil, "them"},
-			{"what our dead had waited for", []string{ping(true, 0)}, "them"},
+			{"the process for which our dead process had waited", []string{ping(true, 0)}, "them"},
 		} {
 			topic := b.topic()
 			if c.pings != nil {

@@ -17,7 +17,7 @@ func TestRawFeedDeliversAnyMessage(t *testing.T) {
 			d, err := f.Next(b.ctx())
 			b.must(err)
 			check.Equal(b.t, string(d.Value), want)
-			check.That(b.t, d.After.IsZero(), "what was there before the feed has a time when it was not")
+			check.That(b.t, d.After.IsZero(), "a message from before the feed has a time at which it was not there")
 			check.AtMost(b.t, time.Since(d.Timestamp).Abs(), time.Hour)
 			d.Done()
 		}
@@ -25,8 +25,8 @@ func TestRawFeedDeliversAnyMessage(t *testing.T) {
 		b.await("all is read", func() bool { s := f.Stats(); return s.HighWatermark == 2 && s.Lag() == 0 })
 		b.put(topic, "later")
 		d := <-next
-		check.That(b.t, !d.After.IsZero(), "what came later was not there at %v", d.After)
-		check.AtMost(b.t, time.Since(d.After), time.Hour, "what came later was not there")
+		check.That(b.t, !d.After.IsZero(), "a later message was not there at %v", d.After)
+		check.AtMost(b.t, time.Since(d.After), time.Hour, "a later message was not there")
 		b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
 	})
 }

@@ -52,7 +52,7 @@ func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 				b.next(f, 3).Done()
 				done(b.nexts(f, 100, 100+more))
 				b.await("the new position", func() bool { return b.committed(topic, topic) == int64(6+more) })
-				n := b.log.count("ERROR", "log was truncated below what was read")
+				n := b.log.count("ERROR", "log was truncated below the last read activation")
 				check.Equal(b.t, n, 1, "%d lines about it, want 1:\n%s", n, b.log)
 			})
 		})
@@ -68,7 +68,7 @@ func TestOffsetAboveTheLog(t *testing.T) {
 		f := b.feed(topic)
 		first := b.nextLater(f)
 		b.await("the end of the log", func() bool {
-			return b.log.count("ERROR", "log was truncated below what was read", "read=10 offset=4") == 1
+			return b.log.count("ERROR", "log was truncated below the last read activation", "read=10 offset=4") == 1
 		})
 		b.put(topic, message(4))
 		if d := <-first; d.Offset != 4 {
@@ -139,7 +139,7 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 // Fetched records that were not handed out are dropped when another log replaces theirs,
 // whether the logs diverge below the handed-out records or above them.
 func TestFetchedRecordsGoWithTheirLog(t *testing.T) {
-	for name, keep := range map[string]int{"below what was handed out": 3, "within what waits": 7} {
+	for name, keep := range map[string]int{"below the handed-out records": 3, "within the waiting records": 7} {
 		t.Run(name, func(t *testing.T) {
 			onEachBroker(t, func(b *fixture) {
 				topic := b.topicOf(messages(0, 10)...)

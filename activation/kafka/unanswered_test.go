@@ -95,7 +95,7 @@ func TestUnansweredWithoutATopicForTheAnswer(t *testing.T) {
 	b.polls(p, "taken, the probe waits", 0, 2, completed, probe)
 	b.polls(p, "taken, the probe's topic is gone", 0, 1, completed)
 	b.put(completed, ack("00000000000000000000000000000001"))
-	b.polls(p, "what counts is answered", 0, 0, completed)
+	b.polls(p, "the counted activations are answered", 0, 0, completed)
 }
 
 // TestUnansweredGivesUpLostActivations: taken longer ago than anything may run.

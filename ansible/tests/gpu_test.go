@@ -80,7 +80,7 @@ func TestGPU(t *testing.T) {
 		systemctl daemon-reload; systemctl start docker`)
 
 	w.must(book, append(args, "--check")...)
-	check.Equal(t, sh("ls -d /etc/cdi /run/persistent /run/runtime 2>/dev/null || true"), "", "what --check made")
+	check.Equal(t, sh("ls -d /etc/cdi /run/persistent /run/runtime 2>/dev/null || true"), "", "changes by --check")
 	w.must(book, args...)
 	sh("grep -q 550.54.15 /etc/cdi/nvidia.yaml; test -e /run/persistent; test -e /run/runtime; test -e /run/reloaded")
 	changes(0)

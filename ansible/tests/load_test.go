@@ -132,8 +132,8 @@ func (l *load) end(t *testing.T) {
 		t.Errorf("%d calls failed, the first: %s\n%s", len(l.wrong), l.wrong[0], l.w.logs())
 	}
 	check.Greater(t, l.sent, 0, "calls that were sent")
-	check.Equal(t, len(l.answered), l.sent, "calls that were acked, of those that were sent")
-	check.Equal(t, recorded, len(l.answered), "calls that were recorded, of those that were acked")
+	check.Equal(t, len(l.answered), l.sent, "acked calls, of all sent calls")
+	check.Equal(t, recorded, len(l.answered), "recorded calls, of all acked calls")
 	check.Greater(t, by["stock"], 0, "calls that the original ran")
 	check.Greater(t, by["gpuwhisk"], 0, "calls that ours ran")
 }
@@ -155,7 +155,7 @@ func (l *load) recorded(t *testing.T) int {
 			for id, a := range missing {
 				some = append(some, fmt.Sprintf("%s by %s at %s", id, a.by, a.at.UTC().Format(time.RFC3339Nano)))
 			}
-			t.Errorf("%d activations have no record, among them %q: %v\n%s", len(missing), some[:min(3, len(some))], err, l.w.logs())
+			t.Errorf("%d activations have no record, for example %q: %v\n%s", len(missing), some[:min(3, len(some))], err, l.w.logs())
 			break
 		}
 		for _, id := range found {

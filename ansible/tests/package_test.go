@@ -86,7 +86,7 @@ func (w *fixture) packageLives(t *testing.T, kind, dir string) {
 	pid := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0")
 	answer := w.startSlow()
 	on(append(p.upgrade, file("new"))...)
-	check.Contains(t, <-answer, `"late":true`, "what ran when the package was upgraded")
+	check.Contains(t, <-answer, `"late":true`, "activations that ran during the upgrade")
 	now := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0")
 	check.That(t, now != pid, "the upgrade restarted the unit, which was process %s", pid)
 	check.Equal(t, w.unit(0), "active", "the unit after the upgrade")
@@ -103,7 +103,7 @@ func (w *fixture) packageLives(t *testing.T, kind, dir string) {
 		return
 	}
 	on(p.purge...)
-	check.Equal(t, on("sh", "-c", "ls -d /etc/gpuwhisk /var/lib/gpuwhisk 2>/dev/null || true"), "", "what purging left")
+	check.Equal(t, on("sh", "-c", "ls -d /etc/gpuwhisk /var/lib/gpuwhisk 2>/dev/null || true"), "", "files after purging")
 }
 
 // settings writes the service's settings by hand, as an operator does.

@@ -136,7 +136,7 @@ func (w *fixture) stopDrains() {
 	w.t.Helper()
 	answer := w.startSlow()
 	docker(w.t, "stop", "--time", "60", "invoker0")
-	check.Contains(w.t, <-answer, `"late":true`, "%s\nwhat ran when the invoker was stopped", w.logs())
+	check.Contains(w.t, <-answer, `"late":true`, "%s\nactivations that ran when the invoker was stopped", w.logs())
 	// Idle containers stay for the next process, and an operator finds them by their
 	// label.
 	left := docker(w.t, "ps", "-aq", "--filter", "name=^/wsk00_")

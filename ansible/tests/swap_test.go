@@ -92,7 +92,7 @@ func (w *fixture) wantUntouched(t *testing.T) {
 		check.That(check.Must(t), w.original(n), "%s\n--check left invoker%d as it was", out, n)
 	}
 	left := w.on(unitHost, "sh", "-c", "ls -d /etc/gpuwhisk /usr/bin/gpuwhisk /var/cache/gpuwhisk 2>/dev/null || true")
-	check.Equal(t, left, "", "%s\nwhat --check made", out)
+	check.Equal(t, left, "", "%s\nchanges by --check", out)
 	check.That(t, !unchanged(out), "%s\n--check reports changes", out)
 }
 
@@ -112,7 +112,7 @@ func (w *fixture) wantStillOurs(t *testing.T) {
 	t.Helper()
 	before := w.running()
 	out := w.must("gpuwhisk.openwhisk.swap_back", "--check")
-	check.Equal(t, w.running(), before, "what runs after --check of the way back")
+	check.Equal(t, w.running(), before, "running containers after --check of the way back")
 	check.Equal(t, strings.Count(out, "would be stopped when it has finished"), hosts, "%s\nthe number of hosts that --check of the way back would change", out)
 	check.Lacks(t, out[strings.LastIndex(out, "PLAY RECAP"):], "changed=0 ", "%s\nthe end of --check of the way back", out)
 }

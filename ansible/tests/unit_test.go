@@ -100,5 +100,5 @@ func (w *fixture) wantNoUnit(n int) {
 	w.t.Helper()
 	check.Equal(w.t, w.unit(n), "inactive", "after the way back the unit of host%d", n)
 	left := w.on(n, "sh", "-c", "ls -d /etc/gpuwhisk/invoker?.* /etc/systemd/system/gpuwhisk@* /etc/systemd/system/*/gpuwhisk@* 2>/dev/null || true")
-	check.Equal(w.t, left, "", "what is left behind")
+	check.Equal(w.t, left, "", "remaining files")
 }

@@ -71,7 +71,7 @@ func TestOverdueRemovalEnds(t *testing.T) {
 	s.take(Event{Kind: Tick})
 	f := fn("f", 12*gib)
 	s.submit("", f)
-	s.aside(f, "containers that were removed and are not gone")
+	s.aside(f, "containers whose removal has not ended")
 	s.expect("create 2, start 2 in 2 on 0 cold", Event{Kind: Removed, Container: 1})
 }
 

@@ -184,7 +184,7 @@ func TestSettledReservations(t *testing.T) {
 	w.after(100*time.Second, func() { a.memory = gib })
 	w.watch(a, b)
 	w.until(time.Hour)
-	check.AtLeast(t, w.service(b), 1000, "service of the one that fits beside")
+	check.AtLeast(t, w.service(b), 1000, "service of the flow that fits beside")
 }
 
 // randomWorld draws devices, functions of equal needs in groups, their lengths, set-ups and

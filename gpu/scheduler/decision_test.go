@@ -178,7 +178,7 @@ func (d *decider) nothing(running int) {
 		d.now += time.Millisecond
 		d.take(Event{Kind: Tick})
 		took = append(took, d.decide())
-		check.AtMost(check.Must(d.b), d.starts, 0, "started what fits nowhere")
+		check.AtMost(check.Must(d.b), d.starts, 0, "started a run that fits nowhere")
 	}
 	check.Equal(check.Must(d.b), len(d.running), running)
 	report(d.b, took)

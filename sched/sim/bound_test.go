@@ -38,7 +38,7 @@ func TestLowerBoundOfKnownCases(t *testing.T) {
 		"first starts are paid: (11 + 11) / 2":   {slow, map[string][]float64{"a": {0}, "b": {100}}, oneByOne(t, 2), 11},
 		"and so are their containers: 13":        {slow, map[string][]float64{"a": {0}, "b": {100}}, started, 13},
 		"everything else is warm: (11+11+1+1)/4": {slow, map[string][]float64{"a": {0, 200}, "b": {100, 300}}, oneByOne(t, 1), 6},
-		"what the warm-up left is free":          {slow, map[string][]float64{"a": {0, 200}, "b": {100, 300}}, warmed, 1},
+		"the work left from the warm-up is free": {slow, map[string][]float64{"a": {0, 200}, "b": {100, 300}}, warmed, 1},
 		"first starts are waited for: (11+21)/2": {slow, map[string][]float64{"a": {0}, "b": {1}}, oneByOne(t, 2), (11 + 21) / 2.0},
 		"without a pool all are cold":            {slow, map[string][]float64{"a": {0, 200}, "b": {100, 300}}, naive, 11},
 	} {

@@ -104,7 +104,7 @@ func TestLoadReports(t *testing.T) {
 		c.JSON, c.Quiet = false, true
 		err := c.load(ctx, instant{}, o, load.Report{APIHost: "h", Load: "w"}, &out, &aside)
 		check.ErrorIs(t, err, errLoadInterrupted)
-		check.Contains(t, out.String(), "interrupted: this is what there was")
+		check.Contains(t, out.String(), "interrupted: these are the results")
 		check.Contains(t, out.String(), "START")
 		check.Equal(t, aside.String(), "", "with --quiet")
 		o.Arrivals = func(func(load.Arrival) bool) {}

@@ -188,7 +188,7 @@ func TestAnInvokerThatCannotStart(t *testing.T) {
 		}})
 	check.NoError(t, err)
 	check.ErrorIs(t, s.WaitReady(t.Context()), reason)
-	check.NoError(t, s.Stop(t.Context()), "what was returned before")
+	check.NoError(t, s.Stop(t.Context()), "the earlier result")
 }
 
 // TestCallsWaitForTheInvokerThatStarts: no call is refused while the invoker starts, and

@@ -97,7 +97,7 @@ func (f *fakeInvoker) consume(ctx context.Context, client *kgo.Client, running *
 		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
 			m, err := activation.DecodeMessage(r.Value)
 			if err != nil {
-				f.t.Errorf("the controller sent what no invoker can decode: %v\n%s", err, r.Value)
+				f.t.Errorf("the controller sent a message that no invoker can decode: %v\n%s", err, r.Value)
 				return
 			}
 			f.mu.Lock()

@@ -25,7 +25,7 @@ func TestForeignOrigins(t *testing.T) {
 		{"an older browser", "Origin", "http://evil.example", 403, ""},
 		{"no origin", "Origin", "null", 403, ""},
 		{"its own page", "Sec-Fetch-Site", "same-origin", 200, ""},
-		{"one that is let in", "Origin", let, 200, let},
+		{"an allowed origin", "Origin", let, 200, let},
 	} {
 		got := d.do("PUT", actions+"a?overwrite=true", body, c.header, c.value)
 		check.Equal(t, got.status, c.status, "%s: %s", c.what, got.body)

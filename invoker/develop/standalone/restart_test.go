@@ -76,7 +76,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	result := eventually(t, func() (string, error) {
 		got := d.do("GET", "/api/v1/namespaces/_/activations/"+queued.ActivationID+"/result", "")
 		if got.status != 200 {
-			return "", fmt.Errorf("what was queued: %d %s", got.status, got.body)
+			return "", fmt.Errorf("the queued activation: %d %s", got.status, got.body)
 		}
 		return got.body, nil
 	})

@@ -127,7 +127,7 @@ func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 			if disk == "well" {
 				check.NoError(t, p.CommitHandback(other))
 				if !keep() {
-					t.Error("what went back and comes again is not used")
+					t.Error("an activation that went back and comes again is not used")
 				}
 			}
 		})

@@ -34,7 +34,7 @@ func TestSchedulerModeGivesBackAtTheStop(t *testing.T) {
 		return true
 	})
 	r.stop()
-	f.until("what waits is given back", func() bool {
+	f.until("waiting activations are given back", func() bool {
 		seen, _ := f.scheduler.Seen()
 		return seen.Rescheduled > 0
 	})

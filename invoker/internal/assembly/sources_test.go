@@ -53,7 +53,7 @@ func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
 	j.Delivered(id, 0, 0)
 	_ = j.Begin(t.Context(), id)
 	if j.Health().OK() {
-		t.Fatal("the disk takes what is written")
+		t.Fatal("the disk takes writes")
 	}
 	fetched := newSources(j, quiet, nil)
 	go func() { _ = fetched.deliver(t.Context(), invoker.Delivery{Offset: 7}) }()

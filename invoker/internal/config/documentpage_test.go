@@ -27,7 +27,7 @@ var operators = []string{
 func document() string {
 	var b strings.Builder
 	b.WriteString(documentHead)
-	b.WriteString("\n## What operators set\n\n| variable | default | effect |\n|---|---|---|\n")
+	b.WriteString("\n## Settings for operators\n\n| variable | default | effect |\n|---|---|---|\n")
 	all := keys(new(Config))
 	first := make([]*key, len(operators))
 	for i, name := range operators {

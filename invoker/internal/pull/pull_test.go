@@ -315,8 +315,8 @@ func TestStopWaitsForTheFetches(t *testing.T) {
 		go func() { f.Stop(f.Context()); close(stopped) }()
 		f.activate(1)
 		<-stopped
-		check.That(check.Must(t), f.has("deliver 1"), "what came is not delivered")
-		check.Equal(t, f.delivered[0].Kind, "nodejs:20", "what came is delivered with the kind")
+		check.That(check.Must(t), f.has("deliver 1"), "the activation is not delivered")
+		check.Equal(t, f.delivered[0].Kind, "nodejs:20", "the activation is delivered with the kind")
 		check.Equal(t, len(f.keys), 1)
 	})
 }
@@ -338,7 +338,7 @@ func TestAdoptedContainerIsKnownToSchedulers(t *testing.T) {
 		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=true", "delete warmed", "ack success", "done")
 		f.Notify(invoker.PinLost{ID: id})
 		_, ok = f.AdoptPin("no memo")
-		check.That(t, !ok, "what is no memo is adopted")
+		check.That(t, !ok, "a value that is no memo is adopted")
 	})
 }
 

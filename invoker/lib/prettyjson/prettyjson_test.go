@@ -12,6 +12,6 @@ func TestWrite(t *testing.T) {
 	check.NoError(t, Write(&out, map[string]string{"why": "1 < 2 & 3 > 2"}))
 	check.Equal(t, out.String(), "{\n  \"why\": \"1 < 2 & 3 > 2\"\n}\n")
 	if err := Write(&out, func() {}); err == nil {
-		t.Error("what has no JSON is no error")
+		t.Error("a value without a JSON form is no error")
 	}
 }

@@ -134,7 +134,7 @@ func TestParameterOrderAndPrecedence(t *testing.T) {
 	over := p.Over(under)
 	check.Equal(check.Must(t), len(over), 3)
 	check.Equal(t, string(over[1].Value), `"action"`)
-	check.Equal(t, string(under[1].Value), `"package"`, "what was merged")
+	check.Equal(t, string(under[1].Value), `"package"`, "the merged parameters")
 }
 
 func FuzzPuts(f *testing.F) {

@@ -101,7 +101,7 @@ func TestReadmeShowsWhatInferAnswers(t *testing.T) {
 	_, after, found := strings.Cut(string(page), line)
 	check.That(check.Must(t), found, "README.md has no line %q", line)
 	var answer map[string]any
-	check.NoError(t, json.NewDecoder(strings.NewReader(after)).Decode(&answer), "what follows that line")
+	check.NoError(t, json.NewDecoder(strings.NewReader(after)).Decode(&answer), "the text after that line")
 	check.Equal(t, fmt.Sprint(answer), call.want[0], "README.md")
 }
 

@@ -87,7 +87,7 @@ func hostiles() []hostile {
 					check.EqualSlices(t, o.logged(), []string{"stdout: XXX_THE_END_OF_A_WHISK" + sentinel + " in the middle"})
 				}
 			}},
-		{"prints what looks like a truncated log", "python:3", "def main(p):\n    print('" + textLogsCut + "')\n    return {'done': 1}\n", limits(minutes, 0, 0), 0, `"done":1`, warmAgain},
+		{"prints text that looks like a truncated log", "python:3", "def main(p):\n    print('" + textLogsCut + "')\n    return {'done': 1}\n", limits(minutes, 0, 0), 0, `"done":1`, warmAgain},
 		{"forks", "python:3", forkBomb, limits(20000, 256, 0), -1, "", nil},
 	}
 }

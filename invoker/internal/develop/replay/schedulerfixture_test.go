@@ -260,8 +260,8 @@ func (s *scheduled) check(most int) {
 	s.none("namespace/")
 	s.none("warmed/")
 	seen, _ := s.scheduler.Seen()
-	check.AtMost(s.t, seen.Unparsed, 0, "what the scheduler cannot read")
-	check.AtMost(s.t, seen.Lost, 0, "what went to calls that were given up")
+	check.AtMost(s.t, seen.Unparsed, 0, "messages that the scheduler cannot read")
+	check.AtMost(s.t, seen.Lost, 0, "activations sent to abandoned calls")
 	for _, a := range seen.Acks { // a warm-up has none
 		ordered := slices.ContainsFunc(seen.Creations, func(c fakescheduler.Creation) bool { return c.ID == a.Creation })
 		check.That(s.t, ordered, "ack %+v", a)

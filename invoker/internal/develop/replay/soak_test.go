@@ -236,7 +236,7 @@ func (s *soak) trim() {
 	r := s.w.recording
 	for topic, until := range map[string]int64{"invoker0": r.Committed("invoker0"), "completed0": r.At("completed0"), "events": r.At("events")} {
 		if err := r.Delete(topic, until); err != nil {
-			s.w.t.Logf("the broker keeps what was read: %v", err)
+			s.w.t.Logf("the broker keeps read messages: %v", err)
 		}
 	}
 }

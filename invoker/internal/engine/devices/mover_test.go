@@ -222,7 +222,7 @@ func TestConnectedWithoutAReport(t *testing.T) {
 	check.That(t, h.Assumed, "got %+v", h)
 	check.Equal(t, h.Usage.Resident, 5*mib)
 	check.NoError(t, g.Process().Signal(syscall.SIGCONT))
-	b.await("the end of what was assumed", func(h gpu.MemoryReport) bool { return h.PID == assumedPID && h.Exited })
+	b.await("the end of the assumed memory", func(h gpu.MemoryReport) bool { return h.PID == assumedPID && h.Exited })
 	check.Equal(t, b.Stats().Unhooked, 0)
 }
 
@@ -261,7 +261,7 @@ func TestUnhooked(t *testing.T) {
 	check.Equal(t, b.Stats().Unhooked, 2)
 	check.Equal(t, b.Stats().Containers, 2)
 	late := b.guest(g)
-	b.await("the end of what was assumed", func(h gpu.MemoryReport) bool {
+	b.await("the end of the assumed memory", func(h gpu.MemoryReport) bool {
 		return h.Container == name && h.PID == assumedPID && h.Exited
 	})
 	late.Do("alloc %d", mib)
@@ -364,7 +364,7 @@ func TestPinnedMemory(t *testing.T) {
 	guest := b.guest(g)
 	check.Equal(t, guest.Do("pin %d", 5*mib), 2, "5 MiB of 4: the driver answers")
 	check.Equal(t, guest.Do("pin %d", 3*mib), 0, "3 MiB of 4: the driver answers")
-	b.await("what is pinned", func(h gpu.MemoryReport) bool { return h.PID == guest.PID() && h.Usage.Pinned == 3*mib })
+	b.await("the pinned memory", func(h gpu.MemoryReport) bool { return h.PID == guest.PID() && h.Usage.Pinned == 3*mib })
 	events{b.Mover}.Usage(name, guest.PID()+1, gpu.Usage{Pinned: 2 * mib})
 	over := b.await("the report on it", func(h gpu.MemoryReport) bool { return h.Over != "" })
 	check.Contains(t, over.Over, "pinned 5 MB")

@@ -50,14 +50,14 @@ func TestOutside(t *testing.T) {
 	expect("an engine that does not answer")
 	away = false
 	read(nvml.Process{PID: 900, Bytes: 40 * mib}, nvml.Process{PID: 7, Bytes: mib})
-	expect("one that reports nothing", of("static", shimctl.Outside, 40*mib))
+	expect("a container that reports nothing", of("static", shimctl.Outside, 40*mib))
 	before := asked
 	read(nvml.Process{PID: 900, Bytes: 41 * mib}, nvml.Process{PID: 7, Bytes: mib})
 	expect("the same")
 	check.Equal(t, asked, before, "questions about processes that are known")
 	// Two contexts and twice what a driver may need for itself are allowed for.
 	read(nvml.Process{PID: 801, Bytes: 95 * mib}, nvml.Process{PID: 802, Bytes: 95 * mib})
-	expect("gone, and what is reported", gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
+	expect("gone, and the reported memory", gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
 	read(nvml.Process{PID: 801, Bytes: 95 * mib}, nvml.Process{PID: 802, Bytes: 200 * mib})
 	expect("more than is reported", of("reports", hiddenPID(shimctl.Outside), (295-2*(30+1+64))*mib))
 	read()
@@ -65,5 +65,5 @@ func TestOutside(t *testing.T) {
 	// A process that begins to report is charged by its report alone, from then on.
 	read(nvml.Process{PID: 900, Bytes: 40 * mib})
 	events{b.Mover}.Usage("static", first, gpu.Usage{Allocated: 40 * mib, Resident: 40 * mib})
-	expect("one that reports now", of("static", shimctl.Outside, 40*mib), gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
+	expect("a container that reports now", of("static", shimctl.Outside, 40*mib), gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
 }

@@ -36,7 +36,7 @@ func (b *fixture) seesWhatIsThere(g *shimtest.Guest) {
 	// Less its report, a context and the driver's own part.
 	b.awaitUsage(hiddenPID(g.PID()), (160-1-1-64)*mib)
 	g.Do("free 0")
-	b.await("the end of what was hidden", func(h gpu.MemoryReport) bool { return h.PID == hiddenPID(g.PID()) && h.Exited })
+	b.await("the end of the hidden memory", func(h gpu.MemoryReport) bool { return h.PID == hiddenPID(g.PID()) && h.Exited })
 }
 
 // TestSimulatedDeviceIsWatched: the memory of processes on a simulated device is

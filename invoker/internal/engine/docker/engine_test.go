@@ -64,7 +64,7 @@ func TestDaemonRestart(t *testing.T) {
 	d.down()
 	check.That(t, e.Remove(t.Context(), "id-wsk00_2_guest_hello") != nil, "a container was removed by a daemon that is away")
 	_, err := e.Create(t.Context(), fakeSpec(3))
-	check.ErrorIs(t, err, container.ErrAway, "a daemon that is away made a container, or its error is that of one that refuses")
+	check.ErrorIs(t, err, container.ErrAway, "a daemon that is away made a container, or its error is that of a daemon that refuses")
 	check.That(t, e.Ping(t.Context()) != nil, "a daemon that is away answers")
 	d.set("id-wsk00_0_guest_hello", "exited")
 	check.NoError(t, d.listen(d.addr))

@@ -106,7 +106,7 @@ func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 	until(t, "the engine is blind", e.roster.Blind)
 	check.NoError(t, d.listen(d.addr))
 	made(t, e, 1)
-	check.That(t, check.Receive(t, known), "a container was started while one that ended was taken for alive")
+	check.That(t, check.Receive(t, known), "a container was started while an ended container was taken for alive")
 	check.Equal(t, check.Receive(t, e.Died()), old.ID)
 }
 

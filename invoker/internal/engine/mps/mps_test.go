@@ -233,7 +233,7 @@ func TestApart(t *testing.T) {
 	f.reply("share", "")
 	d, err := Start(t.Context(), f.Options)
 	if errors.Is(err, os.ErrPermission) {
-		check.ErrorContains(t, err, "CAP_SYS_ADMIN", "the error lacks what is missing")
+		check.ErrorContains(t, err, "CAP_SYS_ADMIN", "the error does not name the missing part")
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" && os.Getuid() == 0 {
 			t.Fatal(err)
 		}

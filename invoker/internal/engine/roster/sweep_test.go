@@ -34,7 +34,7 @@ func TestSweeperPauses(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			s.add(ctx, "b")
 		}
-		check.AtLeast(t, tries.Load(), 2, "one that joined put it off")
+		check.AtLeast(t, tries.Load(), 2, "a removal that joined postponed the sweep")
 		time.Sleep(time.Hour)
 		n := tries.Load()
 		check.AtLeast(t, n, 60)

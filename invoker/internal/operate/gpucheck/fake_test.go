@@ -142,7 +142,7 @@ func TestFrameworks(t *testing.T) {
 	}
 	for _, row := range rows {
 		if row[4] == "unknown" {
-			t.Errorf("%s: what it has beside its memory is not measured", row[0])
+			t.Errorf("%s: its memory beside its allocations is not measured", row[0])
 		}
 		if graph := row[len(row)-1]; graph != "0 wrong" && row[0] != "JAX" {
 			t.Errorf("%s with a graph: %s", row[0], graph)
@@ -289,7 +289,7 @@ func TestWhatCannotRun(t *testing.T) {
 			s := small(t)
 			change(&s)
 			if _, err := Run(t.Context(), s); !errors.Is(err, ErrCannotRun) {
-				t.Errorf("error %v, want one that wraps ErrCannotRun", err)
+				t.Errorf("error %v, want an error that wraps ErrCannotRun", err)
 			}
 		})
 	}

@@ -54,10 +54,10 @@ func TestSomeMemoryIsLeftFree(t *testing.T) {
 	f := &fixture{device: answer{Free: 1000 << 20}}
 	var s errSkip
 	if err := catch(func() { f.take(901 << 20) }); !errors.As(err, &s) {
-		t.Errorf("more than nine tenths of what is free: %v", err)
+		t.Errorf("more than nine tenths of the free memory: %v", err)
 	}
 	if err := catch(func() { f.take(900 << 20) }); err != nil {
-		t.Errorf("up to nine tenths of what is free: %v", err)
+		t.Errorf("up to nine tenths of the free memory: %v", err)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestStatsDAgentAway(t *testing.T) {
 	s.c.Address = "127.0.0.1:no-such-service"
 	s.flush()
 	if len(s.last) != 0 {
-		t.Error("what was sent nowhere counts as sent")
+		t.Error("figures that were sent nowhere count as sent")
 	}
 	s.c.Address = addr
 	s.flush()
