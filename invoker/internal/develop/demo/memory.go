@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -60,6 +61,9 @@ var memoryTour = []memoryStep{
 // functions start and where their memory is meanwhile.
 func showMemory(ctx context.Context, o Options, p printer) error {
 	o.Standalone.Policy, o.Standalone.GPUMemory, o.Functions = memoryPolicy, memoryMB*activation.MB, keepers
+	// Memory is prefetched when a function becomes active, so functions become inactive soon,
+	// however slow the machine is.
+	o.Standalone.Extra = append(slices.Clone(o.Standalone.Extra), "CONFIG_whisk_gpu_ttl_max=500 ms")
 	return install(ctx, o, p, func(s *standalone.Standalone) error {
 		if err := deploy(s, o.Functions); err != nil {
 			return err
