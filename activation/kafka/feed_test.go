@@ -255,7 +255,7 @@ func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	first.Done()
 	b.next(f, 101).Done()
 	b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
-	check.Equal(t, b.log.count("ERROR", "made anew"), 1, "not one line about the new topic:\n%s", b.log)
+	check.Equal(t, b.log.count("ERROR", "created anew"), 1, "not one line about the new topic:\n%s", b.log)
 }
 
 func TestFeedReportsLagAndDelay(t *testing.T) {
