@@ -23,6 +23,7 @@ type budget struct {
 	changed sync.Cond // signals changes of the number or phase of connections
 	open    map[net.Conn]*connection
 	clients map[string]int // open connections by client address
+	opened  uint64         // connections ever
 }
 
 // grace is how long a connection is protected after it was opened, began its answer or
@@ -34,6 +35,7 @@ const grace = 100 * time.Millisecond
 type connection struct {
 	client string
 	since  time.Time // when it was opened, or began or ended an answer
+	number uint64    // in the order of opening
 	// requests counts the requests with running handlers, by phase. With HTTP/2 there
 	// may be several.
 	requests [phases]int
@@ -78,7 +80,8 @@ func (b *budget) admit(ctx context.Context, conn net.Conn) context.Context {
 		}
 		b.changed.Wait()
 	}
-	c.since = time.Now()
+	b.opened++
+	c.since, c.number = time.Now(), b.opened
 	b.open[conn] = c
 	b.clients[c.client]++
 	return context.WithValue(ctx, connectionKey{}, c)
@@ -104,7 +107,8 @@ func (b *budget) compare(x, y *connection) int {
 	return cmp.Or(
 		cmp.Compare(min(x.requests[answering], 1), min(y.requests[answering], 1)),
 		cmp.Compare(b.clients[y.client], b.clients[x.client]),
-		x.since.Compare(y.since))
+		x.since.Compare(y.since),
+		cmp.Compare(x.number, y.number))
 }
 
 func (b *budget) remove(conn net.Conn) {
