@@ -229,12 +229,10 @@ func TestTokensLearnFromCompany(t *testing.T) {
 			env.run = func(int, []byte) proxy.Exchange {
 				at.Add(1)
 				defer at.Add(-1)
-				time.Sleep(time.Millisecond) // until the new one is there
-				takes := time.Second
+				time.Sleep(time.Second) // by the fake clock
 				if at.Load() > 1 {
-					takes *= time.Duration(slowdown)
+					time.Sleep(time.Duration(slowdown-1) * time.Second)
 				}
-				time.Sleep(takes)
 				return answer(200, `{}`)
 			}
 			s := env.gpuSettings(1)

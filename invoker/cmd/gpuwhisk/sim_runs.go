@@ -11,7 +11,7 @@ import (
 // simRunsCmd makes the runs that a file lists.
 type simRunsCmd struct {
 	File     string `arg:"" type:"existingfile" help:"File with one run a line, such as: azure fcfs tokens=1"`
-	CSV      string `name:"csv" type:"path" placeholder:"FILE" help:"Write to this file; by default to stdout."`
+	CSV      string `name:"csv" type:"path" placeholder:"FILE" help:"Write the table into this file; without it to standard output."`
 	Seeds    int    `default:"20" help:"Seeds of each run, from 1 on."`
 	Parallel int    `default:"0" help:"Runs at a time; 0: one per processor."`
 
