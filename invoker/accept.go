@@ -225,7 +225,9 @@ func (iv *Invoker) forward(p *pending) {
 		}
 	}
 	if err := iv.ports.Outbox.Forward(iv.completer.ctx, to, m.Encode(), sent); err != nil {
-		sent(fmt.Errorf("%w: %w", ErrUnsent, err)) // flushing is over
+		// Flushing is over, and no invoker has the message: the next process may run it.
+		iv.completer.take(p, delivery.Event{Kind: delivery.Refused})
+		sent(fmt.Errorf("%w: %w", ErrUnsent, err))
 	}
 }
 

@@ -248,3 +248,83 @@ func TestLostDevicesForward(t *testing.T) {
 		})
 	}
 }
+
+// closedOutbox queues no message, because flushing is over.
+type closedOutbox struct{ Outbox }
+
+func (closedOutbox) Forward(context.Context, int, []byte, func(error)) error {
+	return errors.New("closed")
+}
+
+// An activation whose message could not be queued is left to the next process, which may run
+// it: the journal says that no other invoker has the activation.
+func TestForwardAfterFlushing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env, s := forwarding(t)
+		r := &fakeReturner{entries: map[activation.ID][]string{}}
+		iv, stop := env.start(s, func(iv *Invoker) {
+			iv.ports.Outbox, iv.completer.journal = closedOutbox{env}, handbackJournal{env, r}
+		})
+		id := env.invoke("f", nil)
+		synctest.Wait()
+		check.Equal(t, iv.InFlight(), 0)
+		stop()
+		check.DeepEqual(t, r.entries[id], []string{"offer", "withdraw"})
+		check.Equal(t, len(env.kinds(id)), 0, "acks")
+		check.That(t, env.record(id) == nil, "there is a record")
+		check.Equal(t, len(env.done), 0, "completed messages")
+	})
+}
+
+// panicking panics when it is asked for a GPU invoker, or to give an activation back.
+type panicking struct{ *fakeReturner }
+
+func (panicking) Choose(context.Context, string, string) (int, error) { panic("a fault") }
+
+func (panicking) Return(context.Context, *activation.Message) (bool, error) { panic("a fault") }
+
+// A panic outside of a run ends its activation, and the invoker goes on.
+func TestPanicOutsideARun(t *testing.T) {
+	for name, c := range map[string]struct {
+		devices   bool // there is a device, which is lost while activations wait
+		scheduler bool // the activations come from a scheduler
+	}{
+		"a forwarded activation at its admission":       {},
+		"an activation that is forwarded after waiting": {devices: true},
+		"an activation that goes back to its scheduler": {devices: true, scheduler: true},
+	} {
+		withFixture(t, func(t *testing.T, env *fixture) {
+			faulty := panicking{&fakeReturner{}}
+			env.action("f", annotate("true"))
+			env.gpuHosts = faulty
+			s := env.settings()
+			if c.devices {
+				s = env.aSecond()
+			}
+			s.GPU.Forwards = true
+			iv, stop := env.start(s, func(iv *Invoker) {
+				if c.scheduler {
+					observe(iv, faulty)
+				}
+			})
+			ids := []activation.ID{env.invoke("f", nil)}
+			pass(500 * time.Millisecond)
+			ids = append(ids, env.invoke("f", nil))
+			if c.devices { // the first activation runs there
+				ids = ids[1:]
+				pass(100 * time.Millisecond)
+				iv.DeviceLost(0, "Xid 79")
+			}
+			pass(time.Minute)
+			for _, id := range ids {
+				rec := env.record(id)
+				check.That(check.Must(t), rec != nil, "%s: no record", name)
+				check.Contains(t, string(rec.Response.Result), textAborted, "%s", name)
+				check.Equal(t, len(env.kinds(id)), 1, "%s: acks", name)
+			}
+			check.Equal(t, iv.InFlight(), 0, "%s", name)
+			stop()
+			check.Equal(t, len(env.done), 2, "%s: completed messages", name)
+		})
+	}
+}

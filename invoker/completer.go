@@ -96,14 +96,10 @@ func (c *completer) fetch(d *Delivery, message []byte) bool {
 	return fresh
 }
 
-// take reports an event of a pending activation and carries out the orders. It returns
-// false if there were none.
-func (c *completer) take(p *pending, e delivery.Event) bool {
-	orders := c.orders(p, e)
-	c.carryOut(p, orders)
-	return len(orders) > 0
-}
+// take reports an event of a pending activation and carries out the orders.
+func (c *completer) take(p *pending, e delivery.Event) { c.carryOut(p, c.orders(p, e)) }
 
+// orders reports an event of a pending activation and returns the orders.
 func (c *completer) orders(p *pending, e delivery.Event) []delivery.Order {
 	e.Activation = p.state
 	c.mu.Lock()
@@ -162,8 +158,8 @@ func (c *completer) begin(ctx context.Context, p *pending) error {
 }
 
 // pass reports that another invoker is about to get a pending activation. It returns false
-// if the activation must stay here. Only a fetched activation waits for the disk: the
-// journal has its only copy.
+// if the activation must stay here. If the journal cannot record the pass, only a fetched
+// activation stays, because the journal has its only copy.
 func (c *completer) pass(p *pending) bool {
 	for _, o := range c.orders(p, delivery.Event{Kind: delivery.Passing}) {
 		if o.Do == delivery.Pass {
@@ -221,11 +217,11 @@ func (c *completer) finished(p *pending) bool {
 	return p.state.Finished()
 }
 
-// rescue ends a pending activation whose admission panicked: none is lost. It is deferred
-// by the code that admits one.
+// rescue ends a pending activation after a panic outside of its run. Every goroutine that
+// owns a pending activation without a run defers it.
 func (c *completer) rescue(p *pending) {
 	if cause := recover(); cause != nil {
-		c.log.Error("admission panicked", keyActivation, p.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		c.log.Error("handling of an activation panicked", keyActivation, p.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		p.action = nil // it may be the cause
 		c.end(p, *refused(activation.StatusWhiskError, textAborted))
 	}

@@ -28,33 +28,37 @@ func (d *dispatcher) mayPassOn(p *pending) bool {
 	return d.passOn != nil && p.gpu != nil && !p.keep && !p.tried() && p.hops() < maxHops
 }
 
-// handBack gives back, or passes on, an activation that is in no queue.
+// handBack gives back, or passes on, an activation that is in no queue. After the stop the
+// next process gets the activation.
 func (d *dispatcher) handBack(p *pending) {
-	switch {
-	case d.closed: // the next process gets it
-		return
-	case d.events == nil:
-		d.goWork(func(context.Context) { d.passOn(p) })
+	d.goWork(func(ctx context.Context) {
+		defer d.completer.rescue(p)
+		if d.events == nil {
+			d.passOn(p)
+		} else {
+			d.giveBack(ctx, p)
+		}
+	})
+}
+
+// giveBack gives an activation back to its scheduler. It blocks until the scheduler answers.
+func (d *dispatcher) giveBack(ctx context.Context, p *pending) {
+	if !d.completer.pass(p) {
+		d.post(notReturned{p: p})
 		return
 	}
-	d.goWork(func(ctx context.Context) {
-		if !d.completer.pass(p) {
-			d.post(notReturned{p: p})
-			return
+	returned, err := d.events.Return(ctx, p.Message)
+	if !returned {
+		if err == nil {
+			d.completer.take(p, delivery.Event{Kind: delivery.Refused})
 		}
-		returned, err := d.events.Return(ctx, p.Message)
-		if !returned {
-			if err == nil {
-				d.completer.take(p, delivery.Event{Kind: delivery.Refused})
-			}
-			if ctx.Err() == nil {
-				d.post(notReturned{p, err})
-			}
-			return
+		if ctx.Err() == nil {
+			d.post(notReturned{p, err})
 		}
-		d.log.Info("activation that had not started is given back", keyActivation, p.ActivationID, keyAction, p.Action.FQN())
-		d.completer.take(p, delivery.Event{Kind: delivery.Passed})
-	})
+		return
+	}
+	d.log.Info("activation that had not started is given back", keyActivation, p.ActivationID, keyAction, p.Action.FQN())
+	d.completer.take(p, delivery.Event{Kind: delivery.Passed})
 }
 
 // notReturned reports that an activation is not given back or passed on. It runs here. With

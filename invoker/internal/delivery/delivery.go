@@ -83,12 +83,6 @@ const (
 	Release                             // a permit is free
 )
 
-// Persists reports whether the order is an entry of the journal.
-func (k OrderKind) Persists() bool { return k <= AppendForget }
-
-// Sends reports whether others learn of the activation by the order.
-func (k OrderKind) Sends() bool { return k >= SendResult && k <= Pass }
-
 // Order is one step for the caller.
 type Order struct {
 	Do         OrderKind

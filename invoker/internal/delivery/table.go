@@ -70,8 +70,8 @@ func (t *Table) Deliver(m Arrival) (*Activation, []Order) {
 	return a, t.ready()
 }
 
-// Take applies an event and returns its orders. The caller may use the orders until the
-// next call.
+// Take applies an event and returns its orders. The orders belong to the caller, who may
+// carry them out while other goroutines report events.
 func (t *Table) Take(now time.Duration, e Event) []Order {
 	a := e.Activation
 	switch e.Kind {

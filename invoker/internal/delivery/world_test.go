@@ -186,7 +186,8 @@ func (w *world) take(id activation.ID, e Event) {
 	w.carry(w.table.Take(w.now, e))
 }
 
-// carry carries out orders. The process may die before each.
+// carry carries out orders. The process may die before each. The entries of the journal, from
+// AppendBegin to AppendForget, come before the messages, from SendResult to Pass.
 func (w *world) carry(orders []Order) {
 	sends := false
 	for _, o := range orders {
@@ -194,8 +195,8 @@ func (w *world) carry(orders []Order) {
 			w.dead = true
 			return
 		}
-		sends = sends || o.Do.Sends()
-		if sends && o.Do.Persists() && o.Do != AppendComplete {
+		sends = sends || o.Do >= SendResult && o.Do <= Pass
+		if sends && o.Do <= AppendForget && o.Do != AppendComplete {
 			panic(fmt.Sprintf("order %d is an entry after a message", o.Do))
 		}
 		w.carryOut(o)
