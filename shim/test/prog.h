@@ -111,6 +111,6 @@ struct test_case {
 };
 extern const struct test_case cases_move[], cases_memory[], cases_process[],
 	cases_context[], cases_conn[], cases_fault[], cases_truth[], cases_refusal[], cases_way[], cases_limit[],
-	cases_nvml[], cases_vmm[];
+	cases_nvml[], cases_handles[], cases_vmm[];
 
 #endif
