@@ -24,7 +24,6 @@
  */
 static bool reclaim(uint64_t bytes)
 {
-	enum { GRANULE = 2 << 20 };
 	fn_cuMemCreate *create = GW_REAL(cuMemCreate);
 	fn_cuMemRelease *release = GW_REAL(cuMemRelease);
 	struct gw_physical_prop how = {
@@ -32,8 +31,8 @@ static bool reclaim(uint64_t bytes)
 	};
 	CUmemHandle h;
 
-	bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
-	return create && release && create(&h, bytes, &how.prop, 0) == CUDA_SUCCESS &&
+	return create && release &&
+	       create(&h, gw_whole_granules(bytes), &how.prop, 0) == CUDA_SUCCESS &&
 	       release(h) == CUDA_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "memory/managed.h"
+#include "memory/swap.h"
 #include "memory/vmm.h"
 
 static uint64_t asked(size_t bytes) { return bytes; }

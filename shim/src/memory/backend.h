@@ -63,8 +63,6 @@ struct gw_mover {
 	void (*finish)(uint64_t base, bool out, bool done);
 };
 const struct gw_mover *gw_mover_of(enum gw_kind kind);
-/* The mover of the blocks that gw_vmm_backend has made. */
-extern const struct gw_mover gw_vmm_mover;
 
 /* Call the driver's function as the program did. */
 CUresult gw_alloc_plain(const struct gw_request *q, struct gw_given *given);

@@ -29,6 +29,13 @@ enum gw_kind {
 /* The largest page by which a driver moves managed memory. */
 enum { GW_PAGE = 1 << 16 };
 
+/* A driver's large page: the size and alignment of handles. */
+enum { GW_GRANULE = 2 << 20 };
+static inline uint64_t gw_whole_granules(uint64_t bytes)
+{
+	return (bytes + GW_GRANULE - 1) / GW_GRANULE * GW_GRANULE;
+}
+
 /* Kept small: a program may have ten thousands. */
 struct gw_block {
 	uint64_t base, size;

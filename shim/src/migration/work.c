@@ -6,6 +6,8 @@
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/residency.h"
+#include "memory/span.h"
+#include "memory/swap.h"
 #include "memory/vmm.h"
 #include "migration/measure.h"
 #include "migration/refusal.h"
@@ -346,7 +348,7 @@ static bool close_gate(struct gw_work *w)
 
 	if (w->closed)
 		return true;
-	CUresult r = gw_vmm_close(TRY_MS);
+	CUresult r = gw_swap_begin(TRY_MS);
 	w->closed = r == CUDA_SUCCESS;
 	if (w->closed)
 		return true;
@@ -395,7 +397,7 @@ enum gw_outcome gw_work_end(struct gw_work *w)
 	bool whole = w->next >= w->n;
 
 	gw_driver_lock();
-	gw_vmm_settle();
+	gw_swap_settle();
 	gw_driver_unlock();
 	gw_free_list(w->list, w->n);
 	w->list = NULL;
@@ -410,8 +412,8 @@ bool gw_work_owed(void)
 	if (!gw_vmm_in_use())
 		return false;
 	gw_driver_lock();
-	bool owed = gw_vmm_out() > 0;
-	gw_vmm_settle(); /* the program may have freed memory that was out */
+	bool owed = gw_pieces_out() > 0;
+	gw_swap_settle(); /* the program may have freed memory that was out */
 	gw_driver_unlock();
 	return owed;
 }
@@ -437,7 +439,7 @@ bool gw_work_prepare(void)
 	if (!gw_vmm_in_use())
 		return false;
 	gw_driver_lock();
-	bool did = gw_vmm_prepare();
+	bool did = gw_swap_prepare();
 	gw_driver_unlock();
 	return did;
 }

@@ -1,0 +1,200 @@
+#include "memory/span.h"
+
+#include <stdlib.h>
+
+#include "driver/resolve.h"
+#include "memory/arena.h"
+#include "memory/registry.h"
+#include "process/state.h"
+
+/* Guarded by the driver lock. */
+static struct gw_span *spans;
+static unsigned out_pieces;
+
+struct gw_span *gw_spans(void) { return spans; }
+unsigned gw_pieces_out(void) { return out_pieces; }
+
+struct gw_span *gw_span_of(CUdeviceptr ptr)
+{
+	struct gw_block b;
+
+	return gw_find(GW_SPAN, ptr, &b) ? (struct gw_span *)(uintptr_t)b.owner : NULL;
+}
+
+/* Give the piece memory of the device. */
+static CUresult map(struct gw_span *s, unsigned i)
+{
+	struct gw_physical_prop how = {
+		.prop = {.type = 1, .location = {LOCATION_DEVICE, s->device}},
+		.flags = {0, 1}, /* capable of GPUDirect, as plain memory is */
+	};
+	const struct gw_access access = {{LOCATION_DEVICE, s->device}, 3};
+	CUdeviceptr at = gw_piece_base(s, i);
+	uint64_t bytes = gw_piece_bytes(s, i);
+	CUmemHandle h;
+	CUresult r = GW_REAL(cuMemCreate)(&h, bytes, &how.prop, 0);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = GW_REAL(cuMemMap)(at, bytes, 0, h, 0);
+	if (r == CUDA_SUCCESS) {
+		r = GW_REAL(cuMemSetAccess)(at, bytes, &access, 1);
+		if (r != CUDA_SUCCESS)
+			GW_REAL(cuMemUnmap)(at, bytes);
+	}
+	if (r == CUDA_SUCCESS)
+		s->piece[i].handle = h;
+	else
+		GW_REAL(cuMemRelease)(h);
+	return r;
+}
+
+static void unmap(struct gw_span *s, unsigned i)
+{
+	if (!s->piece[i].handle)
+		return;
+	GW_REAL(cuMemUnmap)(gw_piece_base(s, i), gw_piece_bytes(s, i));
+	GW_REAL(cuMemRelease)(s->piece[i].handle);
+	s->piece[i].handle = 0;
+}
+
+CUresult gw_piece_map(struct gw_span *s, unsigned i)
+{
+	CUresult r = map(s, i);
+
+	if (r == CUDA_SUCCESS)
+		out_pieces--;
+	return r;
+}
+
+void gw_piece_unmap(struct gw_span *s, unsigned i)
+{
+	unmap(s, i);
+	out_pieces++;
+}
+
+void gw_span_end(struct gw_span *s)
+{
+	struct gw_block b;
+	struct gw_span **at = &spans;
+
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	gw_remove(GW_SPAN, s->base, &b);
+	for (unsigned i = 0; i < s->pieces; i++) {
+		gw_remove(GW_ADDRESS, gw_piece_base(s, i), &b);
+		out_pieces -= s->piece[i].handle == 0;
+		unmap(s, i);
+	}
+	GW_REAL(cuMemAddressFree)(s->base, s->size);
+	gw_arena_free(s);
+	free(s);
+}
+
+void gw_spans_end(CUcontext ctx)
+{
+	for (struct gw_span *s = spans, *next; s; s = next) {
+		next = s->next;
+		if (s->ctx == ctx)
+			gw_span_end(s);
+	}
+}
+
+/* Record a span and its pieces: the reserved bytes become the pieces. */
+static void record(struct gw_span *s)
+{
+	struct gw_block all = {
+		.base = s->base, .size = s->size, .kind = GW_MAPPED, .ctx = s->ctx,
+		.owner = (uintptr_t)s,
+	};
+
+	s->next = spans;
+	spans = s;
+	bool ok = gw_add(GW_SPAN, &all);
+	for (unsigned i = 0; i < s->pieces; i++)
+		ok = gw_settle(GW_DEVICE_BYTES, gw_piece_bytes(s, i), GW_ADDRESS, &(struct gw_block){
+			.base = gw_piece_base(s, i), .size = gw_piece_bytes(s, i), .kind = GW_VMM,
+			.ctx = s->ctx, .device = (int16_t)s->device,
+		}) && ok;
+	if (!ok)
+		gw_disable("no memory for the registry");
+}
+
+CUresult gw_span_make(struct gw_current h, uint64_t size, struct gw_span **out)
+{
+	unsigned n = (unsigned)((size + gw_piece_size() - 1) / gw_piece_size()), i = 0;
+	struct gw_span *s = calloc(1, sizeof *s + n * sizeof *s->piece);
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (!s)
+		return r;
+	s->size = size;
+	s->ctx = h.ctx;
+	s->device = h.device;
+	s->pieces = n;
+	r = GW_REAL(cuMemAddressReserve)(&s->base, size, GW_GRANULE, 0, 0);
+	for (; r == CUDA_SUCCESS && i < n; i++)
+		r = map(s, i);
+	if (r == CUDA_SUCCESS) {
+		record(s);
+		*out = s;
+		return r;
+	}
+	while (i-- > 0)
+		unmap(s, i);
+	if (s->base)
+		GW_REAL(cuMemAddressFree)(s->base, size);
+	free(s);
+	return r;
+}
+
+uint32_t gw_slot_size(size_t bytes)
+{
+	uint32_t slot = GW_LEAST_SLOT;
+
+	while (slot < bytes)
+		slot *= 2;
+	return slot;
+}
+
+struct gw_span *gw_slab_with_room(CUcontext ctx, uint32_t slot)
+{
+	struct gw_span *s = spans;
+
+	while (s && !(s->slot == slot && s->ctx == ctx && s->live < GW_GRANULE / slot && !s->fixed))
+		s = s->next;
+	return s;
+}
+
+CUdeviceptr gw_slot_take(struct gw_span *s)
+{
+	unsigned word = 0;
+
+	while (s->used[word] == UINT64_MAX)
+		word++;
+	unsigned bit = (unsigned)__builtin_ctzll(~s->used[word]);
+	s->used[word] |= 1ull << bit;
+	s->live++;
+	return s->base + (uint64_t)(64 * word + bit) * s->slot;
+}
+
+bool gw_slot_free(struct gw_span *s, CUdeviceptr ptr)
+{
+	uint64_t i = (ptr - s->base) / s->slot;
+
+	if ((ptr - s->base) % s->slot || !(s->used[i / 64] >> i % 64 & 1))
+		return false;
+	s->used[i / 64] &= ~(1ull << i % 64);
+	if (--s->live == 0)
+		gw_span_end(s);
+	return true;
+}
+
+void gw_spans_reset(void)
+{
+	/* The parent's memory and its addresses are not the child's. */
+	spans = NULL;
+	out_pieces = 0;
+	gw_arena_reset();
+}
