@@ -30,6 +30,7 @@
  *                        real driver takes 32 MiB
  *   FAKE_CUDA_PIN_NS     time to pin a page of 64 KiB of the host, 0
  *   FAKE_CUDA_PINNABLE   bytes that all processes of the host may pin together; no limit
+ *   FAKE_CUDA_CGROUP     name of the control group that this process is in; by the kernel
  *   FAKE_CUDA_SPLIT      1: cuGetProcAddress gives other pointers than dlsym
  *   FAKE_CUDA_LOG        file for a JSON line per call
  */
@@ -49,7 +50,6 @@ enum {
 	DEVICES = 8,
 	PAGE = 1 << 16,
 	CHUNK = 2 << 20, /* by which managed memory takes memory of a device */
-	ERROR_DEINITIALIZED = 4,
 	ERROR_NOT_INITIALIZED = 3,
 	ERROR_INVALID_DEVICE = 101,
 	ERROR_INVALID_CONTEXT = 201,

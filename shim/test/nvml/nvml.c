@@ -2,8 +2,7 @@
  * A management library without a card, for monitors: what it reports is read from
  * a file at every call, so that a test can change it while the monitor runs.
  *
- *   FAKE_NVML_DEVICES  number of devices, 1
- *   FAKE_NVML_MEMORY   bytes of each, 16 GiB
+ *   FAKE_NVML_DEVICES  number of devices of 16 GiB each, 1
  *   FAKE_NVML_LIMITS   limits of control groups: limits.c
  *   FAKE_CUDA_STATE    state that processes on the fake driver share: what they
  *                      have there is shown as by a driver, whatever they report
@@ -45,7 +44,7 @@ static int devices(void)
 
 uint64_t fake_memory(void)
 {
-	return (uint64_t)number("FAKE_NVML_MEMORY", 16ll << 30);
+	return 16ull << 30;
 }
 
 int begin(unit u, const char *function)
