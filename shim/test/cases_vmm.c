@@ -327,6 +327,54 @@ static void vmm_context(int argc, char **argv)
 	SAME(in_use(), 4 * MIB);
 }
 
+/* A thread that ends launches in a destructor, beside another thread that launches. The
+ * gate still knows when nobody is inside. */
+static pthread_key_t at_end;
+static CUcontext of_threads;
+
+static void *memsets(void *p)
+{
+	enum { TIMES = 200000 };
+
+	OK(cu.cuCtxSetCurrent(of_threads));
+	for (int i = 0; i < TIMES; i++)
+		OK(cu.cuMemsetD8_v2(*(CUdeviceptr *)p, 1, 0));
+	return NULL;
+}
+
+static void end_beside(void *p)
+{
+	pthread_t other;
+
+	SAME(pthread_create(&other, NULL, memsets, p), 0);
+	memsets(p);
+	pthread_join(other, NULL);
+}
+
+static void *launch(void *p)
+{
+	OK(cu.cuCtxSetCurrent(of_threads));
+	OK(cu.cuMemsetD8_v2(*(CUdeviceptr *)p, 1, 0));
+	pthread_setspecific(at_end, p);
+	return NULL;
+}
+
+static void vmm_thread_end(int argc, char **argv)
+{
+	CUdeviceptr p;
+	pthread_t t;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+	OK(cu.cuCtxGetCurrent(&of_threads));
+	SAME(pthread_key_create(&at_end, end_beside), 0);
+	for (uint64_t epoch = 1; epoch < 4; epoch++) {
+		SAME(pthread_create(&t, NULL, launch, &p), 0);
+		pthread_join(t, NULL);
+		all_out(c, epoch);
+	}
+}
+
 /* With memory pinned beforehand a move takes the time of the link; beyond
  * GPUWHISK_SHIM_ARENA, here 8 MiB of 16, the fake takes four times as long.
  * FAKE_CUDA_BANDWIDTH of 80 MiB a second. */
@@ -422,5 +470,6 @@ const struct test_case cases_vmm[] = {
 	{"vmm_moves", vmm_moves}, {"vmm_gate", vmm_gate}, {"vmm_graph", vmm_graph}, {"vmm_run", vmm_run},
 	{"vmm_capture", vmm_capture}, {"vmm_busy", vmm_busy}, {"vmm_shared", vmm_shared},
 	{"vmm_full", vmm_full}, {"vmm_context", vmm_context}, {"vmm_arena", vmm_arena},
+	{"vmm_thread_end", vmm_thread_end},
 	{"random_steps", random_steps}, {NULL, NULL},
 };

@@ -229,7 +229,7 @@ one unmapped kernel
 one unmapped busy
 vmm="GPUWHISK_SHIM=vmm GPUWHISK_SHIM_CHUNK=4194304"
 for route in dlsym gpa1 gpa2; do one covered $route $vmm; done
-for name in moves gate graph run capture busy shared context; do one vmm_$name $vmm; done
+for name in moves gate graph run capture busy shared context thread_end; do one vmm_$name $vmm; done
 one vmm_full $vmm FAKE_CUDA_MEMORY=16777216
 one vmm_arena $vmm GPUWHISK_SHIM_ARENA=8388608 FAKE_CUDA_BANDWIDTH=83886080
 # 10,000 steps, fewer where a process takes long.

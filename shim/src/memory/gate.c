@@ -39,8 +39,10 @@ static bool barrier(int command)
 #endif
 }
 
+/* The thread ends. A later destructor of the thread's may launch: it takes another seat. */
 static void leave_seat(void *seat)
 {
+	gw_own_seat = NULL;
 	atomic_store(&((struct gw_seat *)seat)->taken, false);
 }
 
@@ -113,9 +115,7 @@ enum gw_pass gw_gate_enter_slowly(void)
 
 	if (s)
 		step_out(s);
-	if (atomic_load(&gw_gate_state) & GW_GATE_OFF)
-		return GW_UNGATED;
-	if (!s && !(s = take_seat()))
+	else if (!(s = take_seat()))
 		return GW_SHUT;
 	for (;;) {
 		/* A handler that came in between a launch is inside with it. */

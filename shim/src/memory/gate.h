@@ -41,7 +41,8 @@ static inline enum gw_pass gw_gate_enter(void)
 	struct gw_seat *s = gw_own_seat;
 
 	if (!s)
-		return gw_gate_enter_slowly();
+		return atomic_load_explicit(&gw_gate_state, memory_order_relaxed) & GW_GATE_OFF ?
+			       GW_UNGATED : gw_gate_enter_slowly();
 	atomic_store_explicit(&s->inside,
 			      atomic_load_explicit(&s->inside, memory_order_relaxed) + 1,
 			      memory_order_relaxed);

@@ -83,7 +83,8 @@ CUresult gw_swap_begin(int ms)
 		return r;
 	if (!gw_gate_close(ms))
 		return CUDA_ERROR_NOT_READY;
-	for (unsigned i = 0; r == CUDA_SUCCESS && i < gw_contexts(); i++) {
+	/* The last first: a context that has ended leaves its place to the last one. */
+	for (unsigned i = gw_contexts(); r == CUDA_SUCCESS && i-- > 0;) {
 		CUcontext ctx = gw_context_at(i);
 		if (gw_push_context(ctx) != CUDA_SUCCESS)
 			continue; /* it has ended */
