@@ -107,8 +107,8 @@ func realOptions(t testing.TB) Options {
 	return o
 }
 
-func imageName() string {
-	return fmt.Sprintf("gpuwhisk-test.invalid/proxy:%d-%d", os.Getpid(), len(made))
+func imageName(tag string) string {
+	return fmt.Sprintf("gpuwhisk-test.invalid/proxy:%d-%s", os.Getpid(), tag)
 }
 
 func TestContract(t *testing.T) {
@@ -126,16 +126,16 @@ func BenchmarkLife(b *testing.B) { enginetest.Benchmark(b, contractHost(b)) }
 func contractHost(t testing.TB) enginetest.Host {
 	socket(t)
 	return enginetest.Host{
-		Image: importImage(t, imageName(), []string{"/proxy"}),
+		Image: importImage(t, imageName("plain"), []string{"/proxy"}),
 		Open: func(t testing.TB, s enginetest.Settings) enginetest.Engine {
 			o := realOptions(t)
-			o.Prefix, o.CapDrop, o.PidsLimit, o.MaxLogBytes = s.Prefix, s.CapDrop, s.PidsLimit, s.MaxLogBytes
+			o.Prefix, o.CapDrop, o.PidsLimit, o.MaxLogBytes, o.ExtraArgs = s.Prefix, s.CapDrop, s.PidsLimit, s.MaxLogBytes, s.ExtraArgs
 			e, err := New(context.Background(), o)
 			check.NoError(t, err)
 			return e
 		},
-		ImageWith: func(t testing.TB, command []string, env ...string) string {
-			return importImage(t, imageName(), command, env...)
+		ImageWith: func(t testing.TB, tag string, command []string, env ...string) string {
+			return importImage(t, imageName(tag), command, env...)
 		},
 		Vanish: func(t testing.TB, id container.ID) {
 			api, err := connect(socket(t))

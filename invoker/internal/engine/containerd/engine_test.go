@@ -36,7 +36,7 @@ func open(t *testing.T, prefix string, change func(*Options)) *Engine {
 }
 
 func testSpec(t *testing.T, name string, command ...string) container.Spec {
-	return container.Spec{Name: name, Image: importImage(t, imageName(), command), MemoryMB: 128, CPUShares: 128}
+	return container.Spec{Name: name, Image: importImage(t, imageName(name), command), MemoryMB: 128, CPUShares: 128}
 }
 
 // TestCDI: a container gets the device, the files and the variables that a CDI specification

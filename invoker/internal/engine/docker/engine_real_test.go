@@ -1,9 +1,6 @@
 package docker
 
 import (
-	"bytes"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +28,7 @@ func TestRealHardening(t *testing.T) {
 	check.Equal(t, *host.PidsLimit, 1024)
 	check.Equal(check.Must(t), len(host.Ulimits), 1)
 	check.Equal(t, host.Ulimits[0].Hard, 1024)
-	mustRun(t, h.Addr, nil)
+	enginetest.MustCall(t, h.Addr, nil)
 }
 
 // TestRealResize gives a container more memory while it lives, also a frozen one.
@@ -48,64 +45,9 @@ func TestRealResize(t *testing.T) {
 		check.NoError(t, r.Pause(t.Context(), h.ID))
 	}
 	check.NoError(t, r.Resume(t.Context(), h.ID))
-	mustRun(t, h.Addr, nil)
+	enginetest.MustCall(t, h.Addr, nil)
 	check.NoError(t, r.Remove(t.Context(), h.ID))
 	check.ErrorIs(t, r.Resize(t.Context(), h.ID, 512<<20), container.ErrGone, "of a removed container")
-}
-
-// awaitsEnds has the engine wait for the event of each end before it reports the
-// cause: how late a busy daemon sends it is chance.
-func awaitsEnds(o *Options) { o.Timeouts.Settle = time.Minute }
-
-func TestRealExit(t *testing.T) {
-	r := startReal(t, awaitsEnds)
-	h := r.create()
-	_, err := run(t, h.Addr, map[string]any{"stdout": []string{"last words\n"}, "exit": 3})
-	check.That(check.Must(t), err != nil, "an answer from the dead")
-	check.That(t, !r.OOMKilled(t.Context(), h.ID), "an exit was taken for an OOM kill")
-	got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true, Now: time.Now()})
-	check.Equal(check.Must(t), len(got.Lines), 2)
-	check.That(check.Must(t), strings.HasSuffix(got.Lines[0], "stdout: last words"), "got %+v", got)
-	check.That(t, !got.Incomplete, "got %+v", got)
-	check.Equal(t, r.awaitDeath(), h.ID)
-	check.ErrorIs(t, r.Pause(t.Context(), h.ID), container.ErrGone, "pause of a stopped container")
-}
-
-// TestRealEndsAtOnce: the log of a container whose program ends at once can be read,
-// whether it still had an address when it was inspected or not.
-func TestRealEndsAtOnce(t *testing.T) {
-	r := startReal(t, nil)
-	rootfs, err := enginetest.ProxyTar()
-	check.NoError(t, err)
-	name := imageName() + "-ends"
-	check.NoError(t, importImage(name, bytes.NewReader(rootfs), `CMD ["/proxy", "exit"]`))
-	r.images = append(r.images, name)
-	for range 3 {
-		spec := r.spec()
-		spec.Image = name
-		h, err := r.Create(t.Context(), spec)
-		if err != nil {
-			var failed *container.CreateError
-			check.That(check.Must(t), errors.As(err, &failed), "got %v, want a CreateError", err)
-			check.Equal(t, failed.Blame, container.BlameDeveloper)
-		}
-		got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true})
-		check.That(t, len(got.Lines) > 0 && strings.HasSuffix(got.Lines[0], "stdout: no licence"), "got %+v", got)
-		check.NoError(t, r.Remove(t.Context(), h.ID))
-	}
-}
-
-func TestRealRemovedBehindOurBack(t *testing.T) {
-	r := startReal(t, nil)
-	h := r.create()
-	_, err := r.api.ContainerRemove(t.Context(), string(h.ID), client.ContainerRemoveOptions{Force: true})
-	check.NoError(t, err)
-	check.Equal(t, r.awaitDeath(), h.ID)
-	check.ErrorIs(t, r.Pause(t.Context(), h.ID), container.ErrGone)
-	got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, WaitForSentinel: true})
-	check.Equal(t, len(got.Lines), 1)
-	check.That(t, got.Incomplete, "logs: got %+v", got)
-	check.NoError(t, r.Remove(t.Context(), h.ID))
 }
 
 func TestRealTimedOutCreateLeavesNothing(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/enginetest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 )
 
@@ -27,14 +28,6 @@ func (r *real) readsFile(id container.ID) bool {
 	return isFile
 }
 
-// ample are waits that no daemon is slow enough to use up: a reading ends here by its lines
-// alone.
-func ample() logs.Waits {
-	w := logs.DefaultWaits()
-	w.Idle, w.OtherStream = time.Minute, time.Minute
-	return w
-}
-
 // The file gives the lines that were printed, whatever is printed and however
 // the reading ends; the API gives the same.
 func TestRealLogsFileAndAPIAgree(t *testing.T) {
@@ -45,8 +38,8 @@ func TestRealLogsFileAndAPIAgree(t *testing.T) {
 	if !r.readsFile(h.ID) {
 		peertest.Missing(t, "the log files of the Docker daemon cannot be read")
 	}
-	byFile := logs.NewTail(r.logSource(h.ID), ample())
-	byAPI := logs.NewTail(&stream{api: r.api, id: string(h.ID), settle: 20 * time.Millisecond}, ample())
+	byFile := logs.NewTail(r.logSource(h.ID), enginetest.Waits())
+	byAPI := logs.NewTail(&stream{api: r.api, id: string(h.ID), settle: 20 * time.Millisecond}, enginetest.Waits())
 	defer byFile.Close()
 	defer byAPI.Close()
 	failed := container.LogRequest{LimitBytes: 1 << 20, Failed: true}
@@ -74,7 +67,7 @@ func TestRealLogsFileAndAPIAgree(t *testing.T) {
 	path, written := r.logPath(h.ID), 0
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			mustRun(t, h.Addr, c.value)
+			enginetest.MustCall(t, h.Addr, c.value)
 			written += c.raw
 			// How fast the daemon passes lines on is chance; what a reading
 			// makes of them when they are there is not.
@@ -121,12 +114,12 @@ func linesOf(t *testing.T, path string) int {
 func TestRealTruncatedLogKeepsTheContainer(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()
-	mustRun(t, h.Addr, map[string]any{"stdout": []string{strings.Repeat("y", 99) + "\n"}, "repeat": 20000})
+	enginetest.MustCall(t, h.Addr, map[string]any{"stdout": []string{strings.Repeat("y", 99) + "\n"}, "repeat": 20000})
 	got := r.Logs(t.Context(), h.ID, logRequest())
 	check.That(check.Must(t), got.Truncated, "truncated %v, incomplete %v, last line %q", got.Truncated, got.Incomplete, got.Lines[len(got.Lines)-1])
 	check.That(t, !got.Incomplete, "truncated %v, incomplete %v, last line %q", got.Truncated, got.Incomplete, got.Lines[len(got.Lines)-1])
 	check.Contains(t, got.Lines[len(got.Lines)-1], "exceeds the limit of 1048576 bytes.")
-	mustRun(t, h.Addr, map[string]any{"stdout": []string{"b\n"}})
+	enginetest.MustCall(t, h.Addr, map[string]any{"stdout": []string{"b\n"}})
 	got = r.Logs(t.Context(), h.ID, logRequest())
 	check.Equal(t, len(got.Lines), 1)
 	check.That(t, !got.Truncated, "next: got %+v", got)
@@ -137,7 +130,7 @@ func TestRealTruncatedLogKeepsTheContainer(t *testing.T) {
 func TestRealRemoveEndsLogs(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()
-	mustRun(t, h.Addr, map[string]any{"quiet": true})
+	enginetest.MustCall(t, h.Addr, map[string]any{"quiet": true})
 	began := time.Now()
 	result := make(chan container.LogResult)
 	go func() { result <- r.Logs(t.Context(), h.ID, logRequest()) }()
@@ -187,7 +180,7 @@ func BenchmarkRealLogs(b *testing.B) {
 			h := r.create()
 			var took []time.Duration
 			for b.Loop() {
-				mustRun(b, h.Addr, map[string]any{"stdout": []string{"a\n"}})
+				enginetest.MustCall(b, h.Addr, map[string]any{"stdout": []string{"a\n"}})
 				began := time.Now()
 				check.Equal(check.Must(b), len(r.Logs(b.Context(), h.ID, logRequest()).Lines), 1)
 				took = append(took, time.Since(began))
@@ -206,19 +199,19 @@ func TestRealLogIsRotated(t *testing.T) {
 	r := startReal(t, func(o *Options) { o.MaxLogBytes = limit })
 	h := r.create()
 	path := r.logPath(h.ID)
-	short := ample() // the daemon may lose the end of a log that it rotates and sends
+	short := enginetest.Waits() // the daemon may lose the end of a log that it rotates and sends
 	short.Behind = time.Second
 	tails := map[string]*logs.Tail{"api": logs.NewTail(&stream{api: r.api, id: string(h.ID), settle: settleTime}, short)}
 	if r.readsFile(h.ID) {
-		tails["file"] = logs.NewTail(r.logSource(h.ID), ample())
+		tails["file"] = logs.NewTail(r.logSource(h.ID), enginetest.Waits())
 	}
 	for range 3 {
-		mustRun(t, h.Addr, map[string]any{"stdout": []string{strings.Repeat("y", 99) + "\n"}, "repeat": 40_000})
+		enginetest.MustCall(t, h.Addr, map[string]any{"stdout": []string{strings.Repeat("y", 99) + "\n"}, "repeat": 40_000})
 		for name, tail := range tails {
 			got := tail.Collect(t.Context(), logRequest())
 			check.That(t, got.Truncated, "by %s: %d lines", name, len(got.Lines))
 		}
-		mustRun(t, h.Addr, map[string]any{"stdout": []string{"after the flood\n"}})
+		enginetest.MustCall(t, h.Addr, map[string]any{"stdout": []string{"after the flood\n"}})
 		for name, tail := range tails {
 			got := tail.Collect(t.Context(), logRequest())
 			check.Equal(check.Must(t), len(got.Lines), 1, name)

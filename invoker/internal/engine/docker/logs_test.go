@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/enginetest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 )
 
@@ -126,7 +127,7 @@ func (l *logged) tail(t *testing.T) *logs.Tail {
 	t.Cleanup(server.Close)
 	api, err := client.New(client.WithHost(server.URL), client.WithAPIVersion("1.40"))
 	check.NoError(t, err)
-	tail := logs.NewTail(&stream{api: api, id: "x"}, ample())
+	tail := logs.NewTail(&stream{api: api, id: "x"}, enginetest.Waits())
 	t.Cleanup(func() { _ = tail.Close() })
 	return tail
 }

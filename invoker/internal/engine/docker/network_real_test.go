@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/enginetest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/netns"
 )
 
@@ -36,19 +37,19 @@ func TestRealApart(t *testing.T) {
 			check.NoError(t, err)
 			defer host.Close()
 			a, b := r.create(), r.create()
-			waitListening(t, b.Addr)
+			enginetest.AwaitListening(t, b.Addr)
 			n, found, err := inspectNetwork(t.Context(), r.api, network)
 			check.NoError(t, err)
 			check.That(check.Must(t), found)
 			_, port, _ := net.SplitHostPort(host.Addr().String())
-			check.Equal(t, mustRun(t, a.Addr, map[string]any{"connect": net.JoinHostPort(n.Gateways[0].String(), port)}).Connected, "done", "to the host")
-			got := mustRun(t, a.Addr, map[string]any{"connect": b.Addr}).Connected
+			check.Equal(t, enginetest.MustCall(t, a.Addr, map[string]any{"connect": net.JoinHostPort(n.Gateways[0].String(), port)}).Connected, "done", "to the host")
+			got := enginetest.MustCall(t, a.Addr, map[string]any{"connect": b.Addr}).Connected
 			check.Equal(t, got == "done", want, "from one container to another: %s", got)
 			if network == OwnNetwork {
-				addresses := mustRun(t, a.Addr, map[string]any{"read": "/proc/net/if_inet6"}).Output
+				addresses := enginetest.MustCall(t, a.Addr, map[string]any{"read": "/proc/net/if_inet6"}).Output
 				check.That(t, !strings.Contains(addresses, "eth0"), "IPv6, which no rule filters: %s", addresses)
 			}
-			// What an action sees is what the doctor sees from its network.
+			// The doctor, which connects from the network namespace of a, gets the same result.
 			reached, err := netns.Reaches(t.Context(), r.pid(a), b.Addr)
 			check.NoError(t, err)
 			check.Equal(t, reached, want)
@@ -61,7 +62,7 @@ func TestRealApart(t *testing.T) {
 func TestRealFromElsewhere(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()
-	mustRun(t, h.Addr, nil)
+	enginetest.MustCall(t, h.Addr, nil)
 	elsewhere := namespaceOf(r)
 	if _, err := netns.Inside(elsewhere, func() (bool, error) { return false, nil }); err != nil {
 		t.Skip("only root enters a namespace: ", err)
@@ -105,7 +106,7 @@ func TestRealOpenNetworkIsLogged(t *testing.T) {
 	n, _, err := inspectNetwork(t.Context(), r.api, SharedNetwork)
 	check.NoError(t, err)
 	h := r.create()
-	waitListening(t, h.Addr)
+	enginetest.AwaitListening(t, h.Addr)
 	if _, err := netns.Reaches(t.Context(), r.pid(h), h.Addr); err != nil {
 		t.Skip("only root enters a namespace: ", err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/enginetest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
@@ -194,7 +195,7 @@ func TestRegistryWithLogin(t *testing.T) {
 				t.Errorf("%s: %v", c.name, err)
 				continue
 			}
-			mustRun(t, h.Addr, nil)
+			enginetest.MustCall(t, h.Addr, nil)
 			check.NoError(t, r.Remove(t.Context(), h.ID))
 			_, err := r.api.ImageRemove(t.Context(), reference, client.ImageRemoveOptions{Force: true})
 			check.NoError(t, err)

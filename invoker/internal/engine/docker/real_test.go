@@ -3,10 +3,8 @@ package docker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -100,7 +98,7 @@ func startReal(t testing.TB, change func(*Options)) *real {
 	host := realHost(t)
 	before := runtime.NumGoroutine()
 	options := DefaultOptions()
-	options.Host, options.LogWaits = host, ample()
+	options.Host, options.LogWaits = host, enginetest.Waits()
 	options.Prefix = fmt.Sprintf("gpuwhisktest%d_%d_", os.Getpid(), time.Now().UnixNano())
 	if change != nil {
 		change(&options)
@@ -160,61 +158,4 @@ func (r *real) create() container.Handle {
 	h, err := r.Create(r.t.Context(), r.spec())
 	check.NoError(r.t, err)
 	return h
-}
-
-// answer is the proxy's answer to /run.
-type answer struct {
-	Started   int      `json:"started"`
-	Env       string   `json:"env"`
-	Environ   []string `json:"environ"`
-	Output    string   `json:"read"`
-	Written   string   `json:"written"`
-	Received  string   `json:"received"`
-	Connected string   `json:"connected"`
-}
-
-// run has the proxy do something. It waits until the proxy listens.
-func run(t testing.TB, addr string, value map[string]any) (answer, error) {
-	t.Helper()
-	waitListening(t, addr)
-	body, _ := json.Marshal(map[string]any{"value": value})
-	resp, err := http.Post("http://"+addr+"/run", "application/json", bytes.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	var a answer
-	return a, json.NewDecoder(resp.Body).Decode(&a)
-}
-
-func mustRun(t testing.TB, addr string, value map[string]any) answer {
-	t.Helper()
-	a, err := run(t, addr, value)
-	check.NoError(t, err)
-	return a
-}
-
-func waitListening(t testing.TB, addr string) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
-		if err == nil {
-			conn.Close()
-			return
-		}
-		check.That(check.Must(t), !time.Now().After(deadline), "proxy at %s does not listen: %v", addr, err)
-		<-time.After(time.Millisecond)
-	}
-}
-
-// awaitDeath gives the next container that died.
-func (r *real) awaitDeath() container.ID {
-	r.t.Helper()
-	select {
-	case id := <-r.Died():
-		return id
-	case <-time.After(time.Minute):
-		r.t.Fatal("no death was reported")
-		return ""
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/enginetest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
@@ -242,7 +243,7 @@ func TestRealShimThatIsNone(t *testing.T) {
 func TestRealShimInStaticImage(t *testing.T) {
 	r := startReal(t, nil)
 	s := startShimmed(t, r, "", "")
-	a := mustRun(t, s.Addr, map[string]any{"env": "LD_PRELOAD"})
+	a := enginetest.MustCall(t, s.Addr, map[string]any{"env": "LD_PRELOAD"})
 	check.Equal(t, a.Env, "/opt/gpuwhisk/libgpuwhisk.so")
 	check.Equal(t, s.Processes(), 0)
 	got := r.Logs(t.Context(), s.ID, container.LogRequest{LimitBytes: 1 << 20, WaitForSentinel: true, Now: time.Now()})

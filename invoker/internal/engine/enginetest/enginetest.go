@@ -6,10 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +32,7 @@ type Settings struct {
 	CapDrop     []string
 	PidsLimit   int64
 	MaxLogBytes int64
+	ExtraArgs   map[string][]string
 }
 
 // Host is a real daemon with the image of the tests' action proxy.
@@ -44,8 +42,11 @@ type Host struct {
 	// invoker before and after a kill -9.
 	Open func(t testing.TB, s Settings) Engine
 	// ImageWith makes an image of the proxy with a command and variables of its own, and
-	// returns its name. The caller need not remove it.
-	ImageWith func(t testing.TB, command []string, env ...string) string
+	// returns its name, which ends with a tag. A second image of one tag takes the name of
+	// the first. The caller need not remove it.
+	ImageWith func(t testing.TB, tag string, command []string, env ...string) string
+	// NotApart is the reason why this machine cannot keep containers apart, or empty.
+	NotApart string
 	// Vanish removes a container behind the engine's back.
 	Vanish func(t testing.TB, id container.ID)
 }
@@ -134,43 +135,4 @@ func (s *subject) awaitDeath() container.ID {
 		s.t.Fatal("no death was reported")
 		return ""
 	}
-}
-
-// answer is the proxy's answer to /run.
-type answer struct {
-	Started   int      `json:"started"`
-	Env       string   `json:"env"`
-	Environ   []string `json:"environ"`
-	Output    string   `json:"read"`
-	Written   string   `json:"written"`
-	Received  string   `json:"received"`
-	Connected string   `json:"connected"`
-}
-
-// run asks the proxy to do something, after the proxy has begun to listen.
-func run(t testing.TB, addr string, value map[string]any) (answer, error) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
-		if err == nil {
-			conn.Close()
-			break
-		}
-		check.That(check.Must(t), !time.Now().After(deadline), "proxy at %s does not listen: %v", addr, err)
-	}
-	body, _ := json.Marshal(map[string]any{"value": value})
-	resp, err := http.Post("http://"+addr+"/run", "application/json", bytes.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	var a answer
-	return a, json.NewDecoder(resp.Body).Decode(&a)
-}
-
-func mustRun(t testing.TB, addr string, value map[string]any) answer {
-	t.Helper()
-	a, err := run(t, addr, value)
-	check.NoError(t, err)
-	return a
 }
