@@ -126,6 +126,27 @@ func configured(t *testing.T, c chartContainer) *Config {
 	return config
 }
 
+// TestChartTakesThePagesOptions: helm accepts the options that docs/kubernetes.md gives for
+// all deployments, and the pod has them.
+func TestChartTakesThePagesOptions(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(kubernetesDir(t), "..", "..", "docs", "kubernetes.md"))
+	check.NoError(t, err)
+	var set []string
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "--set ") {
+			set = append(set, slices.DeleteFunc(strings.Fields(line), func(word string) bool { return word == "--set" })...)
+		}
+	}
+	check.Equal(check.Must(t), len(set), 5, "%q", set)
+	for _, file := range []string{"openserverless", "openwhisk"} {
+		pod := chart(t, []string{file}, set...).Spec.Template.Spec
+		check.Equal(t, pod.Containers[0].Image, "registry.example.org/gpuwhisk/invoker:v1")
+		check.Equal(t, pod.Containers[0].Resources.Requests["memory"], "66048Mi")
+		check.Equal(t, pod.Containers[0].Resources.Limits["nvidia.com/gpu"], "8")
+		check.Equal(t, pod.RuntimeClassName, "nvidia")
+	}
+}
+
 // TestChartStartsTheInvoker: the variables that the chart sets are a complete
 // configuration for containerd, and the pod's grace period is longer than the drain.
 func TestChartStartsTheInvoker(t *testing.T) {

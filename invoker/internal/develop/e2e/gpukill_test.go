@@ -51,8 +51,8 @@ func TestKilledAmidAMove(t *testing.T) {
 				p.kill(name)
 			}
 			p.finish(id).want(t, 0, `"intact":true`)
-			// gpuCall compares what the function finds with what it left. The next
-			// invoker takes the container over, and its shim has what was out come in.
+			// The function checks that its memory has the bytes of its last run. The next
+			// invoker adopts the container, and the shim moves the memory back to the device.
 			runs, start := int64(2), "host-warm"
 			if whom == "container" {
 				runs, start = 1, "cold"

@@ -120,8 +120,8 @@ func (h *Host) logCards(cards []nvml.Card) {
 	}
 }
 
-// Choose finds the configured devices among those that there are, in the order of the
-// host.
+// Choose returns the cards that the setting names, in the order of the host. A card that
+// the host lacks, or that is lost, is an error.
 func Choose(want string, cards []nvml.Card) ([]gpu.Device, error) {
 	all := nvml.Devices(cards)
 	switch want {
