@@ -285,19 +285,8 @@ func ask[T any](p *Recording, what string, try func(context.Context) (T, error))
 // End returns the offset after a topic's last record.
 func (p *Recording) End(topic string) int64 {
 	p.t.Helper()
-	return p.edge(topic, p.admin.ListEndOffsets)
-}
-
-// First returns the offset of a topic's first record.
-func (p *Recording) First(topic string) int64 {
-	p.t.Helper()
-	return p.edge(topic, p.admin.ListStartOffsets)
-}
-
-func (p *Recording) edge(topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) int64 {
-	p.t.Helper()
-	return ask(p, "offsets of "+topic, func(ctx context.Context) (int64, error) {
-		all, err := list(ctx, topic)
+	return ask(p, "end of "+topic, func(ctx context.Context) (int64, error) {
+		all, err := p.admin.ListEndOffsets(ctx, topic)
 		at, _ := all.Lookup(topic, 0)
 		return at.Offset, cmp.Or(err, all.Error())
 	})

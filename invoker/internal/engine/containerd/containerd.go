@@ -30,6 +30,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/bridge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/netns"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
@@ -114,7 +115,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("ask containerd at %s for its version: %w: %w", e.options.Socket, container.ErrAway, err)
 	}
-	if e.logProgram, err = install(e.options.LogProgram, e.options.StateDir, LogCommand, "whisk.gpu.containerd.log-program"); err != nil {
+	if e.logProgram, err = install(e.options.LogProgram, e.options.StateDir, logs.Command, "whisk.gpu.containerd.log-program"); err != nil {
 		return err
 	}
 	if e.init, err = e.findInit(); err != nil {

@@ -28,7 +28,7 @@ import (
 var bridgeName = "gwt" + strconv.Itoa(os.Getpid())
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == LogCommand {
+	if len(os.Args) > 2 && os.Args[1] == logs.Command {
 		if err := logs.Copy(os.Args[2]); err != nil {
 			panic(err)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/bridge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
@@ -156,7 +157,7 @@ func (e *Engine) start(ctx, work context.Context, b build) error {
 		return err // the caller has given up: do not start it at all
 	}
 	task, err := made.NewTask(work, cio.BinaryIO(e.logProgram, map[string]string{
-		LogCommand: strconv.FormatInt(e.options.MaxLogBytes, 10) + ":" + logPath(b.dir),
+		logs.Command: strconv.FormatInt(e.options.MaxLogBytes, 10) + ":" + logPath(b.dir),
 	}))
 	if err == nil {
 		err = task.Start(work)

@@ -8,9 +8,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 )
 
-// LogCommand is the argument by which LogProgram is told to write a container's log.
-const LogCommand = logs.Command
-
 func logPath(dir string) string { return filepath.Join(dir, "json.log") }
 
 // openLog opens the log of a container. The file is there as soon as the container runs.

@@ -22,7 +22,7 @@ type Options struct {
 	// Prefix is the beginning of the names of this invoker's containers.
 	Prefix string
 	// LogProgram is the program that writes the logs of containers: it calls logs.Copy with
-	// the argument after LogCommand. containerd starts a copy of it in StateDir.
+	// the argument after logs.Command. containerd starts a copy of it in StateDir.
 	LogProgram string
 	// Init is a static program that is the first process of containers, as tini. Empty: the
 	// first of the usual places that exists; "none": containers start without it.
