@@ -12,6 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
 // away is a database that does not answer until the context ends.
@@ -319,7 +320,7 @@ func TestPanicOutsideARun(t *testing.T) {
 			for _, id := range ids {
 				rec := env.record(id)
 				check.That(check.Must(t), rec != nil, "%s: no record", name)
-				check.Contains(t, string(rec.Response.Result), textAborted, "%s", name)
+				check.Contains(t, string(rec.Response.Result), proxy.TextAbnormal, "%s", name)
 				check.Equal(t, len(env.kinds(id)), 1, "%s: acks", name)
 			}
 			check.Equal(t, iv.InFlight(), 0, "%s", name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
 // completer reports the events of pending activations to the delivery table and carries
@@ -127,7 +128,7 @@ func (c *completer) carryOut(p *pending, orders []delivery.Order) {
 			c.event(p, o.End.Record)
 		case delivery.SendCompletion, delivery.SendCombined:
 			c.observe.answered(p, o.End)
-			c.ack(p, c.freesSlot(p, o))
+			c.ack(p, c.completion(p, o))
 		case delivery.Store:
 			c.put(p, o.End.Record)
 		case delivery.Commit:
@@ -223,7 +224,7 @@ func (c *completer) rescue(p *pending) {
 	if cause := recover(); cause != nil {
 		c.log.Error("handling of an activation panicked", keyActivation, p.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		p.action = nil // it may be the cause
-		c.end(p, *refused(activation.StatusWhiskError, textAborted))
+		c.end(p, *refused(activation.StatusWhiskError, proxy.TextAbnormal))
 	}
 }
 

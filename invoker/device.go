@@ -12,6 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -277,7 +278,7 @@ func (g GPUSettings) refusal(o scheduler.Order, l *scheduler.Scheduler) string {
 	case scheduler.Overdue:
 		return fmt.Sprintf("The action waited %s for a GPU, longer than anybody waits for its answer (whisk.gpu.overdue).", o.Waited.Round(time.Second))
 	}
-	return textAborted
+	return proxy.TextAbnormal
 }
 
 // missing states which devices are away and why.

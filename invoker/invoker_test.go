@@ -136,11 +136,11 @@ func TestFailuresOfContainersAndActions(t *testing.T) {
 	}{
 		{"creation fails", func(env *fixture) { env.create = func(container.Spec) error { return whisk } }, 3, whisk.Message, []string{"combined"}},
 		{"image cannot be pulled", func(env *fixture) { env.create = func(container.Spec) error { return user } }, 2, user.Message, []string{"combined"}},
-		{"creation panics", func(env *fixture) { env.create = func(container.Spec) error { panic("engine bug") } }, 3, textAborted, []string{"combined"}},
+		{"creation panics", func(env *fixture) { env.create = func(container.Spec) error { panic("engine bug") } }, 3, proxy.TextAbnormal, []string{"combined"}},
 		{"init fails", func(env *fixture) {
 			env.init = func([]byte) proxy.Exchange { return answer(502, `{"error":"bad code"}`) }
 		}, 2, "bad code", []string{"result", "completion"}},
-		{"init says 503", func(env *fixture) { env.init = func([]byte) proxy.Exchange { return answer(503, ``) } }, 2, textNotInitialised, []string{"result", "completion"}},
+		{"init says 503", func(env *fixture) { env.init = func([]byte) proxy.Exchange { return answer(503, ``) } }, 2, proxy.TextNotInitialized, []string{"result", "completion"}},
 		{"application error", func(env *fixture) {
 			env.run = func(int, []byte) proxy.Exchange { return answer(200, `{"error":"no"}`) }
 		}, 1, `"no"`, []string{"result", "completion"}},
@@ -152,7 +152,7 @@ func TestFailuresOfContainersAndActions(t *testing.T) {
 			env.oom = true
 			env.run = func(int, []byte) proxy.Exchange { return proxy.Exchange{Failure: proxy.NoResponse} }
 		}, 2, "exhausted its memory", []string{"result", "completion"}},
-		{"run panics", func(env *fixture) { env.run = func(int, []byte) proxy.Exchange { panic("client bug") } }, 3, textAborted, []string{"combined"}},
+		{"run panics", func(env *fixture) { env.run = func(int, []byte) proxy.Exchange { panic("client bug") } }, 3, proxy.TextAbnormal, []string{"combined"}},
 	} {
 		env, id := once(t, func(env *fixture) activation.ID {
 			env.action("a", nil)

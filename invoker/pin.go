@@ -166,7 +166,7 @@ func (ps *pins) enqueue(now time.Duration, p *pin) {
 	ps.waiting[ps.d.next] = p
 	ps.d.pool.Enqueue(now, container.Demand{
 		Invocation: ps.d.next, Key: p.ID.key(), Kind: p.Exec.Kind, MemoryMB: p.MemoryMB, Concurrency: p.Concurrency,
-		Prewarm: !p.Exec.Pull && p.Exec.Kind != activation.Blackbox, Pin: true,
+		Prewarm: prewarmable(p.Exec), Pin: true,
 	})
 }
 

@@ -7,14 +7,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Texts that users read when an activation never reached a container; they are
-// the original's (Messages.scala).
+// Texts for users whose activation never reached a container, in OpenWhisk's words
+// (Messages.scala). If the invoker itself fails, the text is proxy.TextAbnormal.
 const (
 	textGone         = "Action could not be found or may have been deleted."
 	textIncompatible = "Action version is not compatible and cannot be invoked."
 	textUnfetchable  = "Action could not be fetched."
 	textBlocked      = "The action was not invoked due to a blacklisted namespace."
-	textAborted      = "The action did not produce a valid response and exited unexpectedly."
 )
 
 // Words of annotations.

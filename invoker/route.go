@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
 // ErrNotFound is an action, or its code, that is not in the store.
@@ -44,7 +45,7 @@ func (s Settings) route(p *pending, a *activation.Action) *ending {
 		return appError(text)
 	}
 	if p.content, err = activation.Unlock(p.Content, p.LockedArgs, s.Keys); err != nil {
-		return refused(activation.StatusWhiskError, textAborted)
+		return refused(activation.StatusWhiskError, proxy.TextAbnormal)
 	}
 	p.key = containerKey(p)
 	p.collect = a.Limits.LogsMB != 0 && !s.LogsOutOfBand
@@ -117,9 +118,12 @@ func (p *pending) demand() container.Demand {
 	return container.Demand{
 		Invocation: p.invocation, Key: p.key, Kind: p.action.Exec.Kind,
 		MemoryMB: p.action.Limits.MemoryMB, Concurrency: p.concurrency(),
-		Prewarm: !p.action.Exec.Pull && p.action.Exec.Kind != "blackbox",
+		Prewarm: prewarmable(p.action.Exec),
 	}
 }
+
+// prewarmable reports whether a prewarmed container can run the action.
+func prewarmable(e activation.Exec) bool { return !e.Pull && e.Kind != activation.Blackbox }
 
 // concurrency is how many runs of the action one container takes at once: the
 // action's limit, which the system bounds, or less by the gpu

@@ -8,10 +8,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
 
-// freesSlot makes the ack that frees the slot at the controller (contract of
-// CommonLoadBalancer): the completion alone, or combined with the result. The combined ack
-// has only the id for a caller that does not wait, and in a blocked namespace.
-func (c *completer) freesSlot(p *pending, o delivery.Order) activation.Ack {
+// completion returns the ack that frees the slot at the controller (contract of
+// CommonLoadBalancer): the completion alone, or combined with the result. If the caller does
+// not wait or the namespace is blocked, the combined ack has only the id of the record.
+func (c *completer) completion(p *pending, o delivery.Order) activation.Ack {
 	failed := o.End.Record.Response.SystemError() && !o.End.Earlier
 	if o.Do == delivery.SendCompletion {
 		return activation.NewCompletion(p.TransID, p.ActivationID, failed, c.sentTo(p))
@@ -24,8 +24,8 @@ func (c *completer) freesSlot(p *pending, o delivery.Order) activation.Ack {
 	return ack
 }
 
-// sentTo is the invoker to which the controller sent the message: this one, unless another
-// invoker forwarded it. The acks free the slot of that invoker.
+// sentTo returns the invoker to which the controller sent the message. That is this invoker,
+// or the invoker that forwarded the message first. The acks free the slot of that invoker.
 func (c *completer) sentTo(p *pending) activation.Instance {
 	if p.Forwarded != nil {
 		return p.Forwarded.Instance

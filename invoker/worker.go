@@ -93,7 +93,7 @@ func (w *worker) abort(r *run) {
 	if w.completer.finished(r.pending) {
 		return // as nearly always
 	}
-	rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.times, time.Now())
+	rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, proxy.TextAbnormal), r.times, time.Now())
 	w.completer.end(r.pending, ending{End: delivery.End{Record: rec}})
 }
 
@@ -172,15 +172,11 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	end()
 	r.times.initStart, r.times.initEnd = x.Start, x.End
 	w.observe.initEnded(r, x)
-	if x.Unhealthy() {
-		return activation.ErrorResponse(activation.StatusDeveloperError, textNotInitialised), false
+	if x.Unhealthy() { // OpenWhisk's invoker loses such an activation
+		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextNotInitialized), false
 	}
 	return proxy.InitOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x))
 }
-
-// textNotInitialised answers an activation whose proxy answers /init with 503. The
-// original loses such an activation.
-const textNotInitialised = "The action did not initialize and exited unexpectedly."
 
 func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
 	if err := w.completer.begin(ctx, r.pending); err != nil {
@@ -268,7 +264,7 @@ func (w *worker) failure(r *run, err error) activation.Response {
 		return activation.ErrorResponse(status, ce.Message)
 	}
 	w.log.Error("run activation", keyActivation, r.ActivationID, keyContainer, r.ctr.name, "error", err)
-	return activation.ErrorResponse(activation.StatusWhiskError, textAborted)
+	return activation.ErrorResponse(activation.StatusWhiskError, proxy.TextAbnormal)
 }
 
 // logs reads the lines that belong to the run. A caller that waits for the result

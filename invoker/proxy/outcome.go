@@ -9,18 +9,19 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Texts of failures in OpenWhisk's words (ErrorResponse.scala). Clients and dashboards
-// search for them.
+// Texts of failures in OpenWhisk's words (ErrorResponse.scala). They must not change, because
+// clients and dashboards search for these texts.
 const (
 	textInitTimeout = "The action exceeded its time limits of %d milliseconds during initialization."
 	textRunTimeout  = "The action exceeded its time limits of %d milliseconds."
 	textTruncated   = "The action produced a response that exceeded the allowed length: " +
 		"%d > %d bytes. The truncated response was: %s"
 	textInitFailed = "The action failed during initialization"
-	textInitGone   = "The action did not initialize and exited unexpectedly."
 	textNotJSON    = "The action did not produce a valid JSON or JSON Array response"
 	textMemory     = "The action exhausted its memory and was aborted."
 
+	// TextNotInitialized is the answer if /init broke off or the proxy was unhealthy.
+	TextNotInitialized = "The action did not initialize and exited unexpectedly."
 	// TextAbnormal is the answer if the action gave none, and for errors in the invoker
 	// itself.
 	TextAbnormal = "The action did not produce a valid response and exited unexpectedly."
@@ -45,7 +46,7 @@ func InitOutcome(x Exchange, timeout time.Duration, oom bool) (r activation.Resp
 	case oom:
 		return developer(textMemory), false
 	}
-	return developer(textInitGone), false
+	return developer(TextNotInitialized), false
 }
 
 // initAnswer returns the response for a proxy that could not load the action.

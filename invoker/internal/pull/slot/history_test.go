@@ -30,7 +30,6 @@ type outside struct {
 	runs    map[ID]int // pulled, and not ended
 	holds   map[ID]bool
 	acked   map[activation.ID]int
-	asked   int
 }
 
 func history(t *testing.T, seed uint64, steps int) {
