@@ -17,11 +17,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// parallelRemovals is how many containers of an earlier process are removed at
-// once; engines do not get faster with more, and runs want their part.
+// parallelRemovals limits how many containers of an earlier process are removed at once. More
+// would not be faster and would slow down runs.
 const parallelRemovals = 4
 
-// adopted is a container of an earlier process that is to be adopted.
+// adopted is a container of an earlier process that may be adopted.
 type adopted struct {
 	left  container.Leftover
 	state container.StateFile
@@ -29,14 +29,13 @@ type adopted struct {
 	spec  container.Spec
 	ctr   *actionContainer // once it is adopted
 
-	// Of one with a device, as its state file shows.
+	// The device of a GPU container, as its state file shows.
 	device  gpu.Device
 	assumed *gpu.MemoryReport // nil: it reports itself
 }
 
-// adoptLeftovers adopts the containers of an earlier process that can be used as
-// they are, and has the rest removed beside the work. It is called before the
-// dispatcher's loop begins.
+// adoptLeftovers adopts the usable containers of an earlier process and removes the others in
+// the background. It is called before the dispatcher's loop begins.
 func (iv *Invoker) adoptLeftovers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
 	defer cancel()
@@ -71,8 +70,8 @@ func (iv *Invoker) adoptLeftovers() error {
 	return nil
 }
 
-// highest is the largest number in the names of containers: new ones get larger
-// ones.
+// highest returns the largest number in the names of containers. New containers get larger
+// numbers.
 func highest(prefix string, left []container.Leftover) (most int64) {
 	for _, l := range left {
 		number, _, _ := strings.Cut(strings.TrimPrefix(l.Name, prefix), "_")
@@ -83,7 +82,7 @@ func highest(prefix string, left []container.Leftover) (most int64) {
 	return most
 }
 
-// Why a container is not adopted.
+// The reasons for not adopting a container.
 var (
 	errUnknown  = errors.New("it has no state file")
 	errBusyThen = errors.New("it was in use when that process ended")
@@ -93,8 +92,8 @@ var (
 	errNoMemory = errors.New("there is no memory for it")
 )
 
-// judge separates containers that may be adopted, by their state files, from the
-// others. The former are in the order in which they were used last.
+// judge separates the containers that may be adopted from the others, by their state files.
+// The containers to adopt are in the order of their last use.
 func (d *dispatcher) judge(left []container.Leftover, states []container.StateFile) (containers []adopted, unfit map[container.ID]error) {
 	known, unfit := map[container.ID]container.StateFile{}, map[container.ID]error{}
 	for _, state := range states {
@@ -173,11 +172,11 @@ func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]err
 	return containers
 }
 
-// adopt gives a container to the pool or to the GPU scheduler. The error is why it
-// cannot be.
+// adopt gives a container to the pool or to the GPU scheduler. It returns an error if the
+// container cannot be adopted.
 func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) error {
 	pinned := d.pins.events != nil && ad.state.Pin != ""
-	if ad.state.Activity == container.Pausing || pinned && !ad.left.Paused { // of the former it is not known: now it is
+	if ad.state.Activity == container.Pausing || pinned && !ad.left.Paused { // it is not known whether a Pausing container is paused
 		if err := d.engine.Pause(ctx, ad.left.ID); err != nil {
 			d.abandon(ad)
 			return fmt.Errorf("pause it: %w", err)
@@ -209,8 +208,8 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) e
 	return nil
 }
 
-// discardLeft has containers removed that are not adopted. Their memory counts
-// until they are gone.
+// discardLeft removes the containers that are not adopted, in the background. Their memory
+// counts until they are gone.
 func (d *dispatcher) discardLeft(left []container.Leftover, unfit map[container.ID]error, states []container.StateFile) {
 	there := map[string]bool{}
 	slots := make(chan struct{}, parallelRemovals)

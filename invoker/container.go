@@ -162,8 +162,8 @@ func (x *executor) removeUntilGone(ctx context.Context, ctr *actionContainer) {
 	}
 }
 
-// resize lets a container use so much host memory. Without it the kernel would end
-// it when it is swapped out.
+// resize lets a container use the given bytes of host memory. Without it the kernel would kill
+// the container when its device memory is swapped out.
 func (x *executor) resize(ctx context.Context, ctr *actionContainer, bytes int64) error {
 	if bytes == 0 || x.daemon == nil {
 		return nil
@@ -174,14 +174,14 @@ func (x *executor) resize(ctx context.Context, ctr *actionContainer, bytes int64
 	return nil
 }
 
-// finalResponse is how long a run waits for its answer after its container has
-// ended. An answer that was sent before arrives at once. A connection mostly breaks
-// with its container; when the container's network goes first, it does not.
+// finalResponse is how long a run waits for its answer after its container has ended. An
+// answer that was sent before the end arrives at once. The connection usually breaks with the
+// container, but not if the container's network goes first.
 const finalResponse = time.Second
 
-// alive gives a context that ends with another one, and when the container has
-// ended by itself: then no answer will come, and the user need not wait for the
-// time limit. grace is for an answer that was sent before the end.
+// alive returns a context that ends with the given context, or when the container has ended by
+// itself. No answer can come then, so the user need not wait for the time limit. grace is the
+// time for an answer that was sent before the end.
 func (ctr *actionContainer) alive(of context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancel(of)
 	if ctr.life.Err() != nil { // before anything was sent
@@ -202,8 +202,8 @@ func (ctr *actionContainer) alive(of context.Context, grace time.Duration) (cont
 	}
 }
 
-// unlessDead turns the outcome of a call that was ended with its container into the
-// outcome that it would have had.
+// unlessDead replaces the outcome of a call that ended because its container died. The new
+// outcome is NoResponse if the request was sent, else Refused.
 func unlessDead(ctx context.Context, x proxy.Exchange) proxy.Exchange {
 	if x.Failure == proxy.Cancelled && ctx.Err() == nil {
 		x.Failure = proxy.Refused

@@ -136,8 +136,8 @@ func (h hostMemory) more(ctr *actionContainer, report gpu.MemoryReport, free int
 	return min(h.charge(ctr.spec.MemoryMB, resident)-g.reserved, free)
 }
 
-// outgrows is how many bytes of host memory a container must be allowed before its
-// device memory is swapped out, 0 where it may use as much already.
+// outgrows returns how many bytes of host memory a container must be allowed before its device
+// memory is swapped out. It returns 0 if the present limit is enough.
 func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
 	g := ctr.gpu
 	if o.Move != gpu.Evict || ctr.spec.GPU == nil || !activation.ShimMoves(g.wish.Shim) {
@@ -151,32 +151,31 @@ func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
 	return int64(ctr.spec.MemoryMB+spill) << 20
 }
 
-// CountOnlyActions remembers the actions whose libraries do not bear device memory that
-// is moved, so that theirs is only counted. It is safe for concurrent use, and
-// only Save waits for a disk.
+// CountOnlyActions remembers the actions whose libraries fail if device memory is moved. The
+// memory of these actions is only counted. It is safe for concurrent use, and only Save waits
+// for a disk.
 type CountOnlyActions interface {
-	// Reason gives the reason why an action fell back, if it did.
+	// Reason returns why an action fell back, and false if it did not.
 	Reason(action string) (why string, fell bool)
-	// Add remembers an action, on probation where the sign was weak. False: it is
-	// known already, or failed on probation.
+	// Add remembers an action, on probation if weak is set. It returns false if the action is
+	// known already or failed on probation.
 	Add(action, why string, weak bool) bool
-	// Passed ends an action's probation. False: it is not on probation.
+	// Passed ends an action's probation. It returns false if the action is not on probation.
 	Passed(action string) bool
-	// Failed forgets an action that failed on probation, too. False: it is not on
-	// probation.
+	// Failed forgets an action that failed on probation. It returns false if the action is not
+	// on probation.
 	Failed(action string) bool
 	// Save stores the additions for the next process.
 	Save()
 }
 
-// mayFallBack reports whether the operator lets actions have their memory only
-// counted.
+// mayFallBack reports whether the operator allows that the memory of actions is only counted.
 func (g GPUSettings) mayFallBack() bool {
 	return g.Fallbacks != nil && (len(g.Modes) == 0 || slices.Contains(g.Modes, activation.ShimCount))
 }
 
-// applyFallback has the activation's memory only counted where the action's
-// libraries do not bear that it is moved.
+// applyFallback makes the activation's memory only counted if the action's libraries fail when
+// memory is moved.
 func (p *pending) applyFallback(g GPUSettings) {
 	if !activation.ShimMoves(p.gpu.Shim) || !g.mayFallBack() {
 		return
@@ -186,8 +185,8 @@ func (p *pending) applyFallback(g GPUSettings) {
 	}
 }
 
-// fallBack remembers that a container's function does not bear memory that is moved.
-// True: its containers shall take no more runs, because new ones only count.
+// fallBack remembers that a container's function fails if memory is moved. It returns true if
+// the function's containers must take no more runs, because new containers only count memory.
 func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
 	g, action := d.settings.GPU, ctr.gpu.action
 	may := g.mayFallBack()
@@ -231,8 +230,8 @@ func (d *dispatcher) suspect(ctr *actionContainer, why string) bool {
 	return true
 }
 
-// passed ends the probation of a run's action: its memory was only counted, and its
-// container stays.
+// passed ends the probation of a run's action. Its memory was only counted, and its container
+// can be used again.
 func (d *dispatcher) passed(r *run) {
 	if r.ctr.gpu.fallback != "" && d.settings.GPU.mayFallBack() && d.settings.GPU.Fallbacks.Passed(r.ctr.gpu.action) {
 		d.saveFallbacks()
@@ -264,7 +263,7 @@ func legible(bytes int64) activation.Size {
 	return activation.Size(bytes)
 }
 
-// refusal is the text for the author of an action that will never run here.
+// refusal returns the text for the author of an action that will never run here.
 func (g GPUSettings) refusal(o scheduler.Order, l *scheduler.Scheduler) string {
 	switch o.Reason {
 	case scheduler.TooBig:

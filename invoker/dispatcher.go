@@ -92,7 +92,7 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 	d.begin(r)
 }
 
-// begin has a worker carry a run out.
+// begin starts a worker for a run.
 func (d *dispatcher) begin(r *run) {
 	if r.ctr.gpu == nil {
 		r.ctr.function = flowOf(r.pending)
@@ -100,7 +100,7 @@ func (d *dispatcher) begin(r *run) {
 	d.goWork(func(ctx context.Context) { d.worker.do(ctx, r) })
 }
 
-// refuse has a pending activation answered that will not run here.
+// refuse answers a pending activation that will not run here. It does not block.
 func (d *dispatcher) refuse(p *pending, e *ending) {
 	d.goWork(func(context.Context) {
 		defer d.completer.rescue(p)
@@ -108,7 +108,7 @@ func (d *dispatcher) refuse(p *pending, e *ending) {
 	})
 }
 
-// newContainer names a container, and gives it a slot of the pool, if not 0.
+// newContainer names a container and gives it a slot of the pool, unless slot is 0.
 func (d *dispatcher) newContainer(slot container.SlotID, prefix, suffix string, spec container.Spec) *actionContainer {
 	d.named++
 	spec.Name = containerName(d.settings.Prefix, d.named, prefix, suffix)
@@ -125,7 +125,7 @@ func (d *dispatcher) makeContainer(spec container.Spec) *actionContainer {
 	return ctr
 }
 
-// carryOut does one order of the pool in a goroutine of its own.
+// carryOut carries out one order of the pool in a new goroutine.
 func (d *dispatcher) carryOut(o container.Order) {
 	switch o.Do {
 	case container.CreatePrewarm:
@@ -196,7 +196,7 @@ type eventLoop struct {
 
 func newEventLoop() eventLoop { return eventLoop{wake: make(chan struct{}, 1)} }
 
-// post has the loop apply an event.
+// post adds an event to the queue of the loop.
 func (d *dispatcher) post(e event) {
 	l := &d.loop
 	l.mu.Lock()
@@ -219,8 +219,8 @@ func (l *eventLoop) take() []event {
 	return events
 }
 
-// crowded reports whether so many events wait that a reading of which newer
-// ones follow can be left out.
+// crowded reports whether very many events wait. Readings of devices are dropped then, because
+// newer readings follow.
 func (d *dispatcher) crowded() bool {
 	const many = 256
 	d.loop.mu.Lock()
@@ -228,7 +228,7 @@ func (d *dispatcher) crowded() bool {
 	return len(d.loop.waiting) >= many
 }
 
-// serve applies events until idle is closed: then no worker is left.
+// serve applies events until idle is closed, which means that all workers have ended.
 func (d *dispatcher) serve(idle <-chan struct{}) {
 	l := &d.loop
 	l.timer = time.NewTimer(0)
@@ -260,7 +260,7 @@ func (d *dispatcher) apply(events ...event) {
 	d.answerStatus()
 }
 
-// tick is the timer's event: something may have changed by itself.
+// tick is the event of the timer. The passing of time may have changed the state.
 type tick struct{}
 
 func (tick) apply(d *dispatcher, now time.Duration) {
@@ -269,8 +269,8 @@ func (tick) apply(d *dispatcher, now time.Duration) {
 	d.gpus.tick(now)
 }
 
-// arm has the timer tick at the cores' next deadline. A deadline that no longer
-// exists costs one needless tick.
+// arm sets the timer to the next deadline of the cores. A deadline that no longer exists costs
+// one needless tick.
 func (d *dispatcher) arm(now time.Duration) {
 	next := now + time.Hour
 	if at, ok := d.pool.Deadline(); ok {

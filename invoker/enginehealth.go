@@ -88,7 +88,7 @@ func (h *engineHealth) found() {
 	h.notify("")
 }
 
-// Reason is why the engine is away, empty when it is there.
+// Reason returns why the engine is away, "" if it is there.
 func (h *engineHealth) Reason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,9 +159,9 @@ func (h *engineHealth) retry(ctx context.Context) {
 	}
 }
 
-// try creates a container and removes it. An engine that refuses this container is
-// there; nothing is created before a container was needed, since it is not known
-// which images exist.
+// try creates a container and removes it. The engine is there even if it refuses the
+// container. Before the first container was needed, nothing is created, because it is not
+// known which images exist.
 func (h *engineHealth) try(ctx context.Context) error {
 	if h.daemon != nil {
 		if err := h.ping(ctx); err != nil {
@@ -205,10 +205,9 @@ func (h *engineHealth) removeTrial(ctx context.Context) bool {
 	return true
 }
 
-// createWhenBack creates a run's container. While the engine is away it waits, for as
-// long as the activation may, and then the activation goes to another container: an
-// engine that went away may have created this one all the same, and removes it by
-// its name when it is back.
+// createWhenBack creates a run's container. While the engine is away it waits, for as long as
+// the activation may. Then the activation goes to another container. An engine that went away
+// may have created this container all the same, and removes it by its name when it is back.
 func (w *worker) createWhenBack(ctx context.Context, r *run) error {
 	err := w.open(ctx, r.ctr, r.concurrency())
 	if !w.health.explains(err) || ctx.Err() != nil {

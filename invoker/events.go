@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// arrived is a routed activation that is to run, for the first time or again
-// because its container was gone before it had begun.
+// arrived is a routed activation that must run. It runs for the first time, or again because
+// its container was lost before the run began.
 type arrived struct{ p *pending }
 
 func (e arrived) apply(d *dispatcher, now time.Duration) {
@@ -30,20 +30,20 @@ func (e arrived) apply(d *dispatcher, now time.Duration) {
 	d.pool.Enqueue(now, d.pins.demand(p))
 }
 
-// opened reports that a container exists. From here on its death is noticed.
+// opened reports that a container exists. From here on the dispatcher notices its death.
 type opened struct{ ctr *actionContainer }
 
 func (e opened) apply(d *dispatcher, now time.Duration) {
 	if e.ctr.gpu != nil {
 		d.gpus.take(now, scheduler.Event{Kind: scheduler.Created, Container: e.ctr.gpu.id})
 	} else {
-		d.pool.Started(now, e.ctr.slot) // of a prewarmed one; the others' runs report that
+		d.pool.Started(now, e.ctr.slot) // a prewarmed container; a run reports its own container
 	}
 	d.watch(now, e.ctr)
 }
 
-// watch has the death of a new container noticed. It may have been reported before
-// the creation was.
+// watch makes the dispatcher notice the death of a new container. The death may have been
+// reported before the creation.
 func (d *dispatcher) watch(now time.Duration, ctr *actionContainer) {
 	d.alive[ctr.handle.ID] = ctr
 	if d.early[ctr.handle.ID] {
@@ -65,8 +65,8 @@ func (e warmed) apply(d *dispatcher, now time.Duration) {
 	d.pool.Warmed(now, e.ctr.slot)
 }
 
-// left reports that an activation has left its container. unused means that it
-// has not begun there, and will run elsewhere.
+// left reports that an activation has left its container. unused means that the run did not
+// begin there; the activation will run elsewhere.
 type left struct {
 	run    *run
 	keep   bool
@@ -95,8 +95,8 @@ func (e pausedEvent) apply(d *dispatcher, now time.Duration) {
 	d.pins.paused(now, d.containers[e.slot], e.ok)
 }
 
-// gone reports that a container is removed and its memory free; ctr is nil where it was
-// never used.
+// gone reports that a container is removed and its memory is free. ctr is nil if the container
+// was never used.
 type gone struct {
 	slot container.SlotID
 	ctr  *actionContainer
@@ -111,8 +111,8 @@ func (e gone) apply(d *dispatcher, now time.Duration) {
 	d.pool.Gone(now, e.slot)
 }
 
-// died reports that a container ended or vanished by itself. No further activation
-// is sent there; a run in it ends with its connection or soon after (alive).
+// died reports that a container ended or vanished by itself. No further activation is sent
+// there. A run in the container ends with its connection, or soon after (alive).
 type died struct{ id container.ID }
 
 // earlyDeaths bounds how many deaths of unknown containers are remembered:
@@ -138,7 +138,7 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 	d.pins.lose(now, ctr)
 }
 
-// observed are readings of devices.
+// observed has readings of devices.
 type observed struct{ readings []gpu.Reading }
 
 func (e observed) apply(d *dispatcher, now time.Duration) { d.gpus.observe(now, e.readings) }
@@ -186,16 +186,15 @@ type moved struct {
 	ctr   *actionContainer
 	order gpu.Order
 	bytes int64
-	err   error // the order is not carried out, or that is not known
+	err   error // the order is not carried out, or its outcome is unknown
 }
 
 func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e) }
 
-// Reports about devices from outside.
+// Reports about devices from other packages.
 
-// Observe takes readings of devices, from any goroutine and at any time. It does
-// not block: readings that come while the dispatcher has too much to do are
-// dropped, for newer ones follow.
+// Observe takes readings of devices. It does not block and is safe for concurrent use.
+// Readings are dropped while the dispatcher has too much to do, because newer readings follow.
 func (iv *Invoker) Observe(readings []gpu.Reading) {
 	if !iv.dispatch.crowded() {
 		iv.dispatch.post(observed{readings})
@@ -209,12 +208,11 @@ func (iv *Invoker) DeviceLost(index int, why string) { iv.lost(index, scheduler.
 // DeviceBack reports that a lost device can be used again.
 func (iv *Invoker) DeviceBack(index int) { iv.back(index, scheduler.OfDevice) }
 
-// DaemonLost reports that the daemon by which containers share a device is away,
-// DaemonBack that it serves again. A device is used while both it and its daemon
-// are there.
+// DaemonLost reports that the daemon by which containers share a device is away. A device is
+// used only while both the device and its daemon work.
 func (iv *Invoker) DaemonLost(index int, why string) { iv.lost(index, scheduler.OfDaemon, why) }
 
-// DaemonBack is the end of DaemonLost.
+// DaemonBack reports that the daemon of a device works again.
 func (iv *Invoker) DaemonBack(index int) { iv.back(index, scheduler.OfDaemon) }
 
 func (iv *Invoker) lost(index int, of scheduler.Loss, why string) {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// leave removes the containers at the end, but for the idle ones if a process is to
-// follow that adopts them. No worker is left.
+// leave removes the containers at the end of the process. If a next process will adopt them,
+// the idle ones stay. All workers have ended.
 func (iv *Invoker) leave() error {
 	if iv.ports.Daemon == nil || iv.ports.ContainerStates == nil || iv.ports.HandoverExpected == nil || !iv.ports.HandoverExpected() {
 		iv.dispatch.deleteStateFiles()
@@ -45,7 +45,7 @@ func (iv *Invoker) leave() error {
 	return errors.Join(errs...)
 }
 
-// handOver writes the state files of the idle containers, and gives those.
+// handOver writes the state files of the idle containers and returns these containers.
 func (d *dispatcher) handOver() map[container.ID]bool {
 	kept := map[container.ID]bool{}
 	keep := func(ctr *actionContainer) bool {
@@ -88,8 +88,8 @@ func (d *dispatcher) all() []*actionContainer {
 	return all
 }
 
-// prepareAdopted prepares a container's device memory. One without a device needs
-// nothing.
+// prepareAdopted prepares the device memory of a container. It is a no-op for a container
+// without a device.
 func (d *dispatcher) prepareAdopted(ad *adopted) error {
 	n := ad.state.GPU
 	if n == nil {

@@ -20,7 +20,7 @@ type observer struct {
 	at       func(time.Duration) time.Time // an instant of the dispatcher's clock
 }
 
-// accepted is the begin.
+// accepted counts an accepted activation and begins its trace.
 func (o *observer) accepted(p *pending) {
 	o.metrics.accepted.Inc()
 	p.trace.ID, p.trace.Namespace, p.trace.Action = string(p.ActivationID), p.User.Namespace.Name, p.Action.FQN()
@@ -30,8 +30,8 @@ func (o *observer) accepted(p *pending) {
 	}
 }
 
-// interrupted is an activation that an earlier process had accepted: rerun,
-// answered, completed or, where its end was known and is sent again, reported.
+// interrupted counts an activation that an earlier process had accepted. how is "rerun",
+// "answered", "completed", or "reported" if the end was known and is sent again.
 func (o *observer) interrupted(p *pending, how string) {
 	o.metrics.interrupted.WithLabelValues(how).Inc()
 	if how == "reported" {
@@ -39,7 +39,7 @@ func (o *observer) interrupted(p *pending, how string) {
 	}
 }
 
-// refused is an activation that will not reach a container.
+// refused records why an activation will not reach a container.
 func (o *observer) refused(p *pending, e ending) {
 	p.trace.Refused = cmp.Or(e.cause, refusalText(e.response))
 }
@@ -66,8 +66,8 @@ func (o *observer) acked(p *pending, kind activation.AckKind, err error) {
 	}
 }
 
-// stored is the record's end; batch is how many records were in the same request, 0
-// where that is not known.
+// stored records that the database has the record or refused it. batch is the number of
+// records in the same request, 0 if it is not known.
 func (o *observer) stored(p *pending, batch int, err error) {
 	o.metrics.records.WithLabelValues(outcome(err)).Inc()
 	if p.trace.Stored, p.trace.Batch = time.Now(), batch; err != nil {
@@ -75,7 +75,7 @@ func (o *observer) stored(p *pending, batch int, err error) {
 	}
 }
 
-// settled is the end: its acks and its record are safe.
+// settled ends the trace: the acks and the record are safe.
 func (o *observer) settled(p *pending) {
 	p.trace.Completed = time.Now()
 	o.traces.Add(p.trace)
@@ -84,14 +84,14 @@ func (o *observer) settled(p *pending) {
 	}
 }
 
-// queued is its entry into the pool's or the GPU scheduler's queue.
+// queued records that an activation enters the queue of the pool or of the GPU scheduler.
 func (o *observer) queued(p *pending, at time.Duration) {
-	if t := p.trace; t.Queued.IsZero() { // else it was queued before
+	if t := p.trace; t.Queued.IsZero() { // it was not queued before
 		t.Queued, t.Kind = o.at(at), p.action.Exec.Kind
 	}
 }
 
-// placed is an activation that got a container, or a token.
+// placed records that an activation got a container or a token.
 func (o *observer) placed(p *pending, at time.Duration, start, container string) {
 	if p.gpu == nil {
 		o.metrics.starts.WithLabelValues(start).Inc()
@@ -121,13 +121,13 @@ func (o *observer) logsRead(r *run, began time.Time, took time.Duration, got con
 	r.trace.LogsStart, r.trace.Logs = began, took
 }
 
-// rescheduled is a run whose container was gone before it began.
+// rescheduled counts a run whose container was lost before the run began.
 func (o *observer) rescheduled(r *run) {
 	o.metrics.rescheduled.Inc()
 	r.trace.Again++
 }
 
-// runEnded is a run of which all that its worker sees is known.
+// runEnded adds the times of a run to the trace. Its worker calls it last.
 func (o *observer) runEnded(r *run, now time.Duration) {
 	t := r.trace
 	t.InitStart, t.InitEnd = r.times.initStart, r.times.initEnd

@@ -14,9 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// Feed hands over activation messages in order. Next blocks until there is one
-// or ctx ends. Not calling it is the back-pressure: the caller does so only when
-// it has a permit for another activation.
+// Feed hands over activation messages in order. Next blocks until there is a message or ctx
+// ends. The invoker calls Next only with a free permit; that is the back-pressure.
 type Feed interface {
 	Next(ctx context.Context) (Delivery, error)
 }
@@ -173,17 +172,16 @@ type ContainerStates interface {
 	Read() []container.StateFile
 }
 
-// Daemon is an Engine of which the containers live in a daemon of the host, as
-// Docker's do.
+// Daemon is an Engine whose containers live in a daemon of the host, such as Docker.
 type Daemon interface {
 	// Ping returns an error when the daemon does not answer.
 	Ping(ctx context.Context) error
 	// Leftovers lists every container whose name starts with prefix.
 	Leftovers(ctx context.Context, prefix string) ([]container.Leftover, error)
-	// Adopt takes containers over as if Create had made each by its spec. It
-	// returns an error for each that it cannot take over.
+	// Adopt takes containers over as if Create had made each by its spec. It returns an error
+	// for each container that it cannot take over.
 	Adopt(ctx context.Context, left []container.Leftover, specs []container.Spec) []error
-	// Resize lets a container use so many bytes of host memory.
+	// Resize sets the limit of a container's host memory.
 	Resize(ctx context.Context, id container.ID, bytes int64) error
 }
 

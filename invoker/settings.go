@@ -15,18 +15,18 @@ type Settings struct {
 	Instance activation.Instance
 	// Prefix starts the name of every container, such as "wsk00_".
 	Prefix string
-	// InFlight bounds the activations that are accepted and not completed, those
-	// of GPUs left out: GPU.BacklogBytes bounds them.
+	// InFlight bounds the accepted activations that are not completed, without the GPU
+	// backlog. GPU.BacklogBytes bounds the backlog.
 	InFlight int
-	// Bounds are the system's limits, Defaults those of a namespace that has
-	// none of its own.
+	// Bounds are the limits of the system. Defaults are the limits of a namespace without
+	// limits of its own.
 	Bounds   activation.Bounds
 	Defaults activation.UserLimits
 	// Keys decrypt parameters.
 	Keys activation.Keys
 	// Store states which records are kept.
 	Store StorePolicy
-	// LogsOutOfBand: a log driver carries the logs, nothing is collected.
+	// LogsOutOfBand means that a log driver carries the logs, and the invoker collects none.
 	LogsOutOfBand bool
 	// Env is set in every container when it is created.
 	Env []string
@@ -36,13 +36,13 @@ type Settings struct {
 	// Images gives the image of a prewarmed container of a kind.
 	Images func(kind string) (image string, ok bool)
 	GPU    GPUSettings
-	// LogErrors states, by status code, which failed activations are logged;
-	// LogUnstored has a line written for each record that is not kept.
+	// LogErrors states, by status code, which failed activations are logged. With LogUnstored
+	// a line is logged for each record that is not stored.
 	LogErrors   [activation.StatusWhiskError + 1]bool
 	LogUnstored bool
-	// Explain is of how many activations traces are kept; 0 for none.
+	// Explain is the number of activations whose traces are kept; 0 keeps none.
 	Explain int
-	// Events is whether user events have a reader; without it none are made.
+	// Events is set if user events have a reader. Otherwise none are made.
 	Events bool
 	// Rerun runs activations again that were running when an earlier process ended, unless the
 	// action's annotation excludes it.
@@ -54,12 +54,12 @@ type Settings struct {
 // GPUSettings is the GPU part of Settings. Without devices no scheduler is
 // made.
 type GPUSettings struct {
-	// Config is the GPU scheduler's. Whether memory faults is the mover's to say, and
-	// IdleTimeout is the pool's. An AckTimeout of 0 takes the default.
+	// Config holds the settings of the GPU scheduler. The mover decides whether memory faults,
+	// and the pool has IdleTimeout. An AckTimeout of 0 means the default.
 	scheduler.Config
-	// Limits is the most device memory of a container, in bytes, by
-	// "namespace/path/action", "namespace" or "*". Modes are the values of the
-	// annotation's key shim that actions may use; none is all.
+	// Limits is the most device memory of a container in bytes, by "namespace/path/action",
+	// "namespace" or "*". Modes lists the values of the annotation's key shim that actions may
+	// use; an empty list allows all.
 	Limits map[string]int64
 	Modes  []string
 	// Memory is the mode of actions that ask for none. Empty means managed.
@@ -67,8 +67,8 @@ type GPUSettings struct {
 	// Fallbacks has the actions whose memory cannot be moved; nil: none falls back.
 	Fallbacks CountOnlyActions
 	Forwards  bool // activations are passed on to other invokers when there is no device
-	// Overdue is after how long an activation that has not begun is refused, since
-	// its caller waits no longer; 0 is never.
+	// Overdue is the time after which an activation that has not begun is refused, because its
+	// caller does not wait longer; 0 means never.
 	Overdue time.Duration
 	// BacklogBytes bounds the messages of activations that wait for a device.
 	BacklogBytes int64
@@ -77,8 +77,8 @@ type GPUSettings struct {
 	Record io.Writer
 }
 
-// fetchTime is how long an activation waits for its action: as long as a run
-// may take, which is not known of this one before its action is, and a minute.
+// fetchTime is how long an activation waits for its action: as long as the longest run,
+// because the action's own limit is not known yet, and a minute.
 func (s Settings) fetchTime() time.Duration {
 	return time.Duration(s.Bounds.TimeoutMillis.Max)*time.Millisecond + time.Minute
 }

@@ -19,8 +19,8 @@ type stateFile struct {
 	since time.Time // when it became idle, if it is
 }
 
-// stateFiles keeps the state files of all containers up to date. nil: nothing
-// outlives the process.
+// stateFiles keeps the state files of all containers up to date. A nil stateFiles is a no-op:
+// no container outlives the process.
 type stateFiles struct{ disk ContainerStates }
 
 func newStateFiles(disk ContainerStates) *stateFiles {
@@ -43,8 +43,8 @@ func (sf *stateFiles) runBegins(ctr *actionContainer) {
 	}
 }
 
-// runLeft records that a run has left a container that can be used again. With the
-// last one it is idle.
+// runLeft records that a run has left a container that can be used again. The container is
+// idle after its last run has left.
 func (sf *stateFiles) runLeft(r *run) {
 	if sf == nil {
 		return

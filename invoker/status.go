@@ -89,8 +89,8 @@ type FlowStatus struct {
 	InFlight int     `json:"inFlight"`
 	Weight   float64 `json:"weight"`
 	LeadMs   int64   `json:"leadMs"`
-	// PassedOverMs is the device time that others used while the function could not, and
-	// that it is not owed: docs/scheduling.md. PassedBy used it last.
+	// PassedOverMs is the device time that others used while the function could not, and that
+	// the function does not get back: docs/scheduling.md. PassedBy used the device last.
 	PassedOverMs int64  `json:"passedOverMs,omitempty"`
 	PassedBy     string `json:"passedBy,omitempty"`
 	// OverrunMs is how far a flow may lead, 0 where the policy has no window.

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Explain gives the traces of the last activations, nil when none are kept.
+// Explain returns the traces of the last activations, nil if none are kept.
 func (iv *Invoker) Explain() *explain.Log { return iv.observe.traces }
 
 // refusalText is the error in a response's result.
@@ -115,7 +115,8 @@ func (h *history) obstacle(now time.Duration, id sched.FlowID) *obstacle {
 // same: many may wait, and each keeps its own.
 const alike = time.Second
 
-// shared is the obstacle of a flow, one for all that wait for the same reason.
+// shared returns the obstacle of a flow. Activations that wait for the same reason share one
+// obstacle.
 func (h *history) shared(now time.Duration, id sched.FlowID) *obstacle {
 	f, o := h.flow(id), h.obstacle(now, id)
 	if was := f.latest; was == nil || now-was.since > alike || was.rule != o.rule || was.goes != o.goes {

@@ -40,7 +40,7 @@ func (f startFailures) ended(r *run, keep bool) {
 	}
 }
 
-// of returns how an activation ends that the scheduler refuses as unstartable.
+// of returns the end of an activation that the scheduler refuses as unstartable.
 func (f startFailures) of(id sched.FlowID, key string) *ending {
 	if last := f[id]; last.key == key {
 		return &ending{response: last.response}
@@ -48,11 +48,11 @@ func (f startFailures) of(id sched.FlowID, key string) *ending {
 	return refused(activation.StatusDeveloperError, textUnstartable)
 }
 
-// textUnstartable answers an activation of a function that cannot be started, where the
-// reason is that of another revision.
+// textUnstartable answers an activation of a function that cannot be started, if the known
+// reason belongs to another revision.
 const textUnstartable = "The action could not be started several times in a row, and will be tried again later."
 
-// refusal is how an activation ends that the scheduler refuses.
+// refusal returns the end of an activation that the scheduler refuses.
 func (g *gpuScheduler) refusal(o scheduler.Order, key string) *ending {
 	if o.Reason == scheduler.Unstartable {
 		return g.failures.of(o.Flow, key)

@@ -16,7 +16,8 @@ type WarmState struct {
 	Warm, Resident bool
 }
 
-// warmStates reports changed WarmStates. All methods of a nil warmStates are no-ops.
+// warmStates reports changed WarmStates. Classic mode has a nil warmStates, whose methods are
+// no-ops.
 type warmStates struct {
 	events   Events
 	dirty    map[sched.FlowID]bool

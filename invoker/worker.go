@@ -54,13 +54,13 @@ type worker struct {
 // document for the store. A log that waits stays in its container's file.
 const largeLogs = 16 << 20
 
-// errAgain is a container that was gone or unhealthy before the activation had
-// begun: the activation runs elsewhere, nothing is sent.
+// errAgain means that the container was lost or unhealthy before the activation had begun.
+// Nothing is sent, and the activation runs in another container.
 var errAgain = errors.New("container is not usable, run elsewhere")
 
-// do runs one activation. Whatever happens, the run leaves its container, and its
-// pending activation is completed or queued again, or ctx has ended and the message
-// is delivered again after a restart.
+// do runs one activation. In every case the run leaves its container. The pending activation
+// is completed or queued again, unless ctx has ended: then the message is delivered again
+// after a restart.
 func (w *worker) do(ctx context.Context, r *run) {
 	again := false
 	defer func() {
@@ -97,8 +97,8 @@ func (w *worker) abort(r *run) {
 	w.completer.end(r.pending, ending{End: delivery.End{Record: rec}})
 }
 
-// steps gets the container ready and runs the action in it. A failed creation
-// comes back as a *container.CreateError.
+// steps gets the container ready and runs the action in it. The error of a failed creation is
+// a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
 	r.times.begun = time.Now()
 	err := w.reach(ctx, r)
@@ -117,7 +117,7 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 	call.GPU = r.ctr.spec.GPU
 	response, err := w.exchange(ctx, r, call)
 	if err == nil && response.StatusCode != activation.StatusSuccess && r.ctr.lost() {
-		// The error of the action, or its end, only comes from that of its device.
+		// The loss of the device caused the error of the action, or its end.
 		response = r.ctr.lossResponse()
 	}
 	return response, err
@@ -200,7 +200,7 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	return proxy.RunOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x)), nil
 }
 
-// outOfMemory asks the engine only where the connection broke: a timeout is
+// outOfMemory asks the engine only if the connection broke. After a timeout the activation is
 // answered at once.
 func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool {
 	if !x.Broken() || x.Elapsed() >= r.timeout() || r.ctr.lost() {
@@ -252,7 +252,7 @@ func withLogs(rec *activation.Record, lines []string) *activation.Record {
 	return &more
 }
 
-// failure is the answer to an activation that got no container.
+// failure returns the response of an activation that got no container.
 func (w *worker) failure(r *run, err error) activation.Response {
 	var ce *container.CreateError
 	if errors.As(err, &ce) {
@@ -267,9 +267,8 @@ func (w *worker) failure(r *run, err error) activation.Response {
 	return activation.ErrorResponse(activation.StatusWhiskError, proxy.TextAbnormal)
 }
 
-// logs reads the lines that belong to the run. A caller that waits for the result
-// gets it before, unless they can be read at once: then it and the completion are
-// one message.
+// logs reads the log lines of the run. A caller that waits gets the result before the lines
+// are read. If the lines can be read at once, the result and the completion are one message.
 func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, failed bool) []string {
 	request := container.LogRequest{
 		WaitForSentinel: r.action.Exec.Sentinels && !failed,

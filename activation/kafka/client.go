@@ -26,14 +26,14 @@ const (
 // after 6.
 const restLimit = 3 * time.Minute
 
-// metadataAge is how old the client's knowledge of a topic's leaders may become
-// (metadata.max.age.ms). A request that fails has it asked for at once.
+// metadataAge limits the age of the client's knowledge of a topic's leaders
+// (metadata.max.age.ms). After a failed request the client asks for the leaders at once.
 const metadataAge = 5 * time.Minute
 
-// client sends requests about one topic. Its connections are its own, so that a
-// request that the broker holds back delays no other, and one topic's trouble
-// is not that of another. A request that fails closes them: the next one asks
-// anew which broker leads the topic. One goroutine at a time uses a client.
+// client sends requests about one topic over its own connections. So a request that the broker
+// holds back delays no request about another topic. A failed request closes the connections,
+// and the next request asks again which broker leads the topic. It is not safe for concurrent
+// use.
 type client struct {
 	wire.Client // set by open
 
@@ -45,12 +45,12 @@ type client struct {
 	partitions int // of the topic, when connect made connections
 }
 
-// client makes a client for a topic, which connects when it is first used.
+// client returns a client for a topic. It connects at the first use.
 func (c *Cluster) client(topic string) *client {
 	return &client{cluster: c, brokers: c.brokers, topics: []string{topic}}
 }
 
-// open prepares connections where there are none.
+// open prepares connections if there are none.
 func (c *client) open() {
 	if c.pool != nil {
 		return
@@ -74,8 +74,8 @@ func (c *client) close() {
 	}
 }
 
-// call sends a request and waits for its answer for so long. A failure other
-// than a broker's refusal of the request itself closes the connections.
+// call sends a request and waits for its answer until limit. Any failure closes the
+// connections, unless the broker refused the request itself.
 func call[Answer any](ctx context.Context, c *client, limit time.Duration, request func(context.Context) (Answer, error)) (Answer, error) {
 	c.open()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -89,8 +89,8 @@ func call[Answer any](ctx context.Context, c *client, limit time.Duration, reque
 	return answer, c.explain(err)
 }
 
-// causeOfNoLeader returns why the brokers could not be asked for the leaders, where that is
-// the reason why a request found none: the library then says "topic not found".
+// causeOfNoLeader returns why the brokers could not be asked for the leaders, if a request
+// failed because no leader is known. The library then says "topic not found".
 func (c *client) causeOfNoLeader(ctx context.Context, err error) error {
 	if !errors.Is(err, protocol.ErrNoTopic) && !errors.Is(err, protocol.ErrNoPartition) && !errors.Is(err, protocol.ErrNoLeader) {
 		return err
@@ -102,9 +102,9 @@ func (c *client) causeOfNoLeader(ctx context.Context, err error) error {
 	return err
 }
 
-// callAgain is call for a request that may be sent twice. Where the broker has
-// closed the connection, as it does after a rest and when a login expires, the
-// request is sent once more over a new one.
+// callAgain is call for a request that may be sent twice. If the broker has closed the
+// connection, as it does after a rest and when a login expires, the request is sent once more
+// over a new connection.
 func callAgain[Answer any](ctx context.Context, c *client, limit time.Duration, request func(context.Context) (Answer, error)) (Answer, error) {
 	connected := c.pool != nil
 	answer, err := call(ctx, c, limit, request)
@@ -136,8 +136,8 @@ func (c *client) explain(err error) error {
 	return err
 }
 
-// metadata is the cluster's description of the client's topics: when the
-// connections were made, or in the last minutes.
+// metadata returns the cluster's description of the client's topics. The description may be up
+// to metadataAge old.
 func (c *client) metadata(ctx context.Context) (*wire.MetadataResponse, error) {
 	res, err := call(ctx, c, callTimeout, func(ctx context.Context) (*wire.MetadataResponse, error) {
 		return c.Metadata(ctx, &wire.MetadataRequest{Topics: c.topics})
@@ -148,8 +148,8 @@ func (c *client) metadata(ctx context.Context) (*wire.MetadataResponse, error) {
 	return res, nil
 }
 
-// connect makes sure that there are connections; before it makes any, that a
-// partition of the topic has a leader. It reports whether the connections are new.
+// connect ensures that there are connections. It returns an error if the partition has no
+// leader when it makes them. It reports whether the connections are new.
 func (c *client) connect(ctx context.Context, partition int) (fresh bool, err error) {
 	if c.pool != nil {
 		return false, nil
@@ -165,7 +165,7 @@ func (c *client) connect(ctx context.Context, partition int) (fresh bool, err er
 	return true, nil
 }
 
-// leaderOf makes sure that a partition has a leader, and counts the partitions.
+// leaderOf returns an error if a partition has no leader. It returns the number of partitions.
 func leaderOf(res *wire.MetadataResponse, topic string, partition int) (partitions int, err error) {
 	for _, t := range res.Topics {
 		if t.Name != topic {
@@ -184,8 +184,8 @@ func leaderOf(res *wire.MetadataResponse, topic string, partition int) (partitio
 	return 0, fmt.Errorf("find topic %s: %w", topic, wire.UnknownTopicOrPartition)
 }
 
-// final reports whether err is a matter of configuration, which stays as it is
-// until a person changes it.
+// final reports whether err is caused by the configuration, so that retries fail until a
+// person changes the configuration.
 func final(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) {
@@ -201,8 +201,8 @@ func final(err error) bool {
 	return false
 }
 
-// refused reports whether err means that the topic does not exist, or takes no
-// message of ours: not a broker that is away.
+// refused reports whether err means that the topic does not exist or refuses our messages. An
+// error of an unreachable broker is not one of these.
 func refused(err error) bool {
 	switch code(err) {
 	case wire.UnknownTopicOrPartition, wire.InvalidTopic, wire.TopicAuthorizationFailed,
@@ -217,7 +217,7 @@ func tooLarge(err error) bool {
 	return code(err) == wire.MessageSizeTooLarge || code(err) == wire.RecordListTooLarge
 }
 
-// code is the broker's word for an error, zero when it comes from elsewhere.
+// code returns the broker's code of an error, 0 if the error comes from elsewhere.
 func code(err error) wire.Error {
 	var c wire.Error
 	errors.As(err, &c)

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// committer commits how far a feed's activations are completed, in a
-// goroutine of its own, so that a slow coordinator delays no activation.
+// committer commits the progress of a feed in its own goroutine, so that a slow coordinator
+// delays no activation.
 type committer struct {
 	feed    *Feed
 	retrier *retry.Retrier
@@ -44,7 +44,8 @@ func (c *committer) completed() {
 	c.changed(false)
 }
 
-// changed signals that there is something to commit, at once where it is urgent.
+// changed signals that there is something to commit. The commit does not wait for the interval
+// if urgent is set.
 func (c *committer) changed(urgent bool) {
 	signal(c.dirty)
 	if urgent {
@@ -86,8 +87,7 @@ func (c *committer) run() {
 	}
 }
 
-// commitUntil commits until it succeeds or the feed ends, each time the newest
-// offsets.
+// commitUntil commits the newest offsets until a commit succeeds or the feed ends.
 func (c *committer) commitUntil(ctx context.Context) {
 	for {
 		err := c.commit(c.calls)

@@ -30,7 +30,7 @@ type FeedConfig struct {
 	// there are more completions than the metadata of a commit can name. Without a journal the
 	// feed stops reading at that point.
 	Journaled bool
-	// Raw has messages delivered as they are, whatever they hold.
+	// Raw makes Next deliver each message without decoding it.
 	Raw bool
 }
 
@@ -96,7 +96,7 @@ type PartitionStats struct {
 	Interrupted   string `json:"interrupted,omitzero"`
 }
 
-// Lag is how many records wait in Kafka, zero before anything was read.
+// Lag returns how many records wait in Kafka, 0 before anything was read.
 func (s FeedStats) Lag() int64 { return s.lag }
 
 // Delivery is one activation that the feed handed out.
@@ -106,13 +106,12 @@ type Delivery struct {
 	Partition int32
 	Offset    int64
 	Timestamp time.Time // when it was sent, by the sender's clock or the broker's
-	// After is when the broker had nothing that was not read, so that the message was
-	// sent later, by this process's clock; zero: that was never so.
+	// After is the time at which the broker had no unread record. The message was sent later,
+	// by the clock of this process. It is zero if there always was an unread record.
 	After time.Time
-	// Begun is that an earlier process had begun to run the activation and
-	// did not end it, Attempts how often it was running when a process ended
-	// without closing its feed. Both are known as far as Begin was called and
-	// committed in time.
+	// Begun is set if an earlier process had begun to run the activation and did not end it.
+	// Attempts counts the processes that ended during a run without closing their feeds. Both
+	// cover the calls of Begin that were committed in time.
 	Begun    bool
 	Attempts int
 
@@ -129,8 +128,8 @@ func (d Delivery) AwaitCommit(ctx context.Context) error {
 	return retry.Do(ctx, retry.Default(), func() error { return d.partition.feed.commits.commit(ctx) })
 }
 
-// Done reports that the activation is completed: its acks are with the broker, so
-// that a crash need not run it again. Calling it again does nothing.
+// Done reports that the activation is completed: the broker has its acks, so a crash need not
+// run it again. Further calls are no-ops.
 func (d Delivery) Done() { d.partition.finish(d.run) }
 
 // NewFeed starts a feed. It does not wait for a broker.
@@ -210,8 +209,8 @@ func (f *Feed) oldest() (from *partition, first *record) {
 	return from, first
 }
 
-// narrowed reports whether nothing more may be handed out, since the metadata of a commit
-// could not name all that is open, and nothing else would. The caller holds the lock.
+// narrowed reports whether nothing more may be handed out, because neither the metadata of a
+// commit nor a journal could name all open activations. The caller must hold the lock.
 func (f *Feed) narrowed() bool {
 	if f.cfg.Journaled {
 		return false
@@ -241,8 +240,8 @@ func (f *Feed) Stats() FeedStats {
 	return s
 }
 
-// interruptedSince is when the last partition could not be read any more, zero
-// while one can. The caller holds the lock.
+// interruptedSince returns the time from which on no partition can be read, zero if one can be
+// read. The caller must hold the lock.
 func (f *Feed) interruptedSince() (last time.Time) {
 	for _, p := range f.partitions {
 		since := p.reading.Since()

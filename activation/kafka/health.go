@@ -14,16 +14,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// processHeader is the header of a ping that names the process that sent it: the
-// content of two processes' pings may be the same byte for byte. Controllers read
-// no headers.
+// processHeader is the header of a ping with the name of the process that sent it. Without it
+// the pings of two processes may be equal. Controllers read no headers.
 const processHeader = "gpuwhisk-process"
 
 // backlogHeader is the header in which an invoker with a GPU that can be used says for how
 // many milliseconds its waiting activations keep its devices busy.
 const backlogHeader = "gpuwhisk-gpu-backlog"
 
-// healthReader reads pings from the health topic, of all senders. It is not safe for
+// healthReader reads the pings of all senders from the health topic. It is not safe for
 // concurrent use.
 type healthReader struct {
 	*partitionReader
@@ -40,7 +39,7 @@ type receivedPing struct {
 // is another program.
 func (p *receivedPing) process() string { return p.header(processHeader) }
 
-// header is the value of a header; empty: there is none.
+// header returns the value of a header, "" if there is none.
 func (p *receivedPing) header(key string) string {
 	i := slices.IndexFunc(p.headers, func(h wire.Header) bool { return h.Key == key })
 	if i < 0 {
@@ -52,7 +51,7 @@ func (p *receivedPing) header(key string) string {
 // HeardPing is a ping of any invoker.
 type HeardPing struct {
 	activation.Ping
-	// GPU is whether the invoker has a GPU that can be used, and Backlog for how long its
+	// GPU is set if the invoker has a GPU that can be used. Backlog is for how long its
 	// waiting activations keep its devices busy.
 	GPU     bool
 	Backlog time.Duration
@@ -63,7 +62,7 @@ func (p *receivedPing) heard() HeardPing {
 	return HeardPing{Ping: p.Ping, GPU: err == nil, Backlog: time.Duration(ms) * time.Millisecond}
 }
 
-// locate goes to the end of the topic, and reports where it is.
+// locate moves to the end of the topic and returns the offset there.
 func (h *healthReader) locate(ctx context.Context) (end int64, err error) {
 	if end, err = h.find(ctx, wire.LastOffset); err == nil {
 		h.offset, h.located = end, true
@@ -71,8 +70,8 @@ func (h *healthReader) locate(ctx context.Context) (end int64, err error) {
 	return end, err
 }
 
-// read waits a while for more pings. After an error about the topic itself locate has
-// to be called again.
+// read waits a while for more pings. After an error about the topic itself, locate must be
+// called again.
 func (h *healthReader) read(ctx context.Context) (all []receivedPing, err error) {
 	records, err := h.fetch(ctx)
 	if err != nil {
@@ -88,15 +87,15 @@ func (h *healthReader) read(ctx context.Context) (all []receivedPing, err error)
 	return all, nil
 }
 
-// So many pings with our id of another process, within so long, mean a second
-// process. A predecessor that is about to end sends fewer.
+// Another process counts as a second process if this many of its pings with our id arrive
+// within the window. A predecessor that is about to end sends fewer.
 const (
 	duplicatePings  = 3
 	duplicateWindow = 10 // times the interval between pings
 )
 
-// healthWatch reads the health topic: it notices pings with our id that are not ours, and
-// reports all pings where that is asked for.
+// healthWatch reads the health topic. It notices pings with our id that another process sent,
+// and reports all pings if heard is set.
 type healthWatch struct {
 	healthReader
 	instance activation.Instance
@@ -112,7 +111,8 @@ type healthWatch struct {
 }
 
 func newHealthWatch(c *Cluster, cfg PingerConfig) *healthWatch {
-	// Many invokers ping: rather than wake for each, let the broker gather.
+	// Many invokers ping. The broker gathers pings for a while, so that the watch wakes less
+	// often.
 	pause := 2 * cfg.Every
 	if cfg.Heard != nil {
 		pause = cfg.Every / 2
@@ -187,7 +187,7 @@ func (w *healthWatch) judge(received []receivedPing, now time.Time) {
 	}
 }
 
-// name is the second process, empty when there is none.
+// name returns the name of the second process, "" if there is none.
 func (w *healthWatch) name() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,9 +13,10 @@
 // a group, in which a dead member keeps its partition for 30 s, and they linger before each
 // send.
 //
-// Goroutines: a Feed has one that commits and one per partition, which fetches and measures
-// the lag. A Producer has one per topic. A Pinger has one that pings and one that reads pings.
-// The Close method of the owner waits for each of them.
+// Goroutines: a Feed has a goroutine that commits, and a goroutine for each partition that
+// fetches records and measures the lag. A Producer has a goroutine for each topic. A Pinger
+// sends pings in a goroutine and reads pings in a second one. The Close method of each type
+// waits for its goroutines.
 //
 // An unreachable broker is not an error. Every part retries without limit, with backoff, logs
 // each change of state once, and resumes by itself.
@@ -34,7 +35,7 @@ import (
 // ErrClosed is the error of a call after Close.
 var ErrClosed = errors.New("kafka: closed")
 
-// Options are how to reach a Kafka cluster.
+// Options say how to reach a Kafka cluster.
 type Options struct {
 	Brokers  []string     // host:port of the brokers to ask first
 	TLS      *tls.Config  // nil: plain text

@@ -13,7 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
-// Login is how the invoker authenticates to the brokers.
+// Login says how the invoker authenticates to the brokers.
 type Login struct {
 	Mechanism string // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
 	Username  string
@@ -23,7 +23,7 @@ type Login struct {
 // String leaves the password out.
 func (l Login) String() string { return fmt.Sprintf("%q by %s", l.Username, l.Mechanism) }
 
-// login is a Login that can be carried out, by any number of connections.
+// login is a prepared Login, which any number of connections may use.
 type login struct {
 	sasl.Mechanism
 	name string
@@ -64,7 +64,7 @@ func (l *login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 // stored passwords is 16,384. A million rounds take about a second of processor time.
 const maxRounds = 1_000_000
 
-// bounded is a login with a broker that may not ask for any amount of computing.
+// bounded is a login that limits the computing that a broker may ask for.
 type bounded struct{ sasl.StateMachine }
 
 // Next answers the broker's challenge.
@@ -82,7 +82,7 @@ func (s bounded) Next(ctx context.Context, challenge []byte) (done bool, answer 
 
 var errHostileLogin = errors.New("login refused")
 
-// advice names the setting behind a refusal.
+// advice returns the name of the setting to check after a refusal.
 func advice(err error) string {
 	switch code(err) {
 	case wire.SASLAuthenticationFailed:

@@ -28,12 +28,12 @@ const (
 	metadataVersion = 2
 	metadataHead    = 5  // bytes before the varints
 	metadataRest    = 40 // bytes that are neither attempts nor ranges, at most
-	// metadataChars is offset.metadata.max.bytes as brokers have it by default.
+	// metadataChars is the default of brokers for offset.metadata.max.bytes.
 	metadataChars = 4096
 	// maxWindow bounds how far from the committed offset metadata reaches.
 	maxWindow = 1 << 24
-	// maxAttempts is counted to, so that an attempt takes a byte; an activation is
-	// given up long before.
+	// maxAttempts is the largest count of attempts, so that an attempt takes a byte. An
+	// activation is given up long before.
 	maxAttempts = 1<<6 - 1
 )
 
@@ -69,9 +69,9 @@ func metadataSum(b []byte, committed int64) uint32 {
 	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, b[metadataHead:])
 }
 
-// write puts the last record, then the attempts, then the ranges of completed
-// offsets, of both lists together so many entries. Each list has its length in
-// front; each offset is a distance from where the one before it ended.
+// write encodes the last record, then the attempts, then the ranges of completed offsets. It
+// writes the first count entries of the two lists together. Each list begins with its length.
+// Each offset is encoded as its distance from the end of the entry before.
 func (n *offsetMetadata) write(committed int64, count int) []byte {
 	b := make([]byte, metadataHead, 64)
 	if d := n.last.offset - committed; n.last.ok && d > -maxWindow && d < maxWindow {
@@ -104,8 +104,8 @@ func (n *offsetMetadata) write(committed int64, count int) []byte {
 	return b
 }
 
-// decodeOffsetMetadata reads the metadata of an offset. Its error is why it is not
-// ours; the offset then counts alone.
+// decodeOffsetMetadata reads the metadata of an offset. It returns an error if this program
+// did not write the metadata; then only the offset counts.
 func decodeOffsetMetadata(text string, committed int64) (offsetMetadata, error) {
 	if text == "" {
 		return offsetMetadata{}, nil

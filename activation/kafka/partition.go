@@ -12,13 +12,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// growEvery is after how many measurements of the lag the first partition also
-// asks whether the topic has more partitions.
+// growEvery is the number of measurements of the lag after which the first partition also asks
+// whether the topic has more partitions.
 const growEvery = 6
 
-// partition is one partition of a feed's topic. A goroutine of its own fetches
-// when it is asked to, and keeps the end of the partition known while nothing is
-// fetched, which is when there is no capacity: the time when the lag grows.
+// partition is one partition of a feed's topic. Its goroutine fetches on request. While
+// nothing is fetched, the goroutine asks for the end of the partition from time to time,
+// because the lag grows when there is no capacity.
 type partition struct {
 	feed    *Feed
 	index   int32
@@ -26,17 +26,17 @@ type partition struct {
 	want    chan struct{}   // fetch once; one signal is enough
 	reading *retry.Retrier
 
-	// Of its goroutine.
+	// Only the goroutine uses these fields.
 	reader    *partitionReader
 	measure   *time.Ticker
 	grown     time.Time // when it last asked whether the topic has more partitions
 	unfetched bool      // nothing was fetched yet from the committed offset on
-	drained   time.Time // when all was read that there was; zero: never
+	drained   time.Time // when the last fetch had read all records; zero: never
 
-	// Guarded by the feed's mu.
+	// The feed's mu guards these fields.
 	progress
 	records   []record  // fetched and not yet handed out
-	after     time.Time // when these were not there yet
+	after     time.Time // the time at which the records were not in the log yet
 	asked     bool      // a fetch is under way
 	position  int64     // the offset that is read next
 	confirmed int64     // the committed offset, -1 before the first commit
@@ -75,7 +75,7 @@ func (p *partition) run() {
 	}
 }
 
-// fetchSome fetches until there is something.
+// fetchSome fetches until there is a record.
 func (p *partition) fetchSome() {
 	var records []record
 	after := p.drained
@@ -115,9 +115,8 @@ func (p *partition) try(request func() error) {
 	}
 }
 
-// ready connects where there is no connection. While there was none the topic may
-// have been truncated or made anew, so a new connection checks the log before
-// anything is read.
+// ready connects if there is no connection. Meanwhile the topic may have been truncated or
+// created anew, so over a new connection it checks the log before anything is read.
 func (p *partition) ready() error {
 	fresh, err := p.reader.connect(p.ctx, p.reader.partition)
 	if err != nil {
@@ -185,9 +184,8 @@ func (p *partition) setEnd(end int64) {
 	p.endKnown = time.Now()
 }
 
-// locate finds where to begin: at the group's committed offset, or at the
-// beginning of the log when it has none (auto.offset.reset=earliest of the
-// original).
+// locate finds the offset to begin at: the group's committed offset, or the beginning of the
+// log if there is none (auto.offset.reset=earliest of the original).
 func (p *partition) locate(ctx context.Context) error {
 	f := p.feed
 	offset, text, ok, err := p.reader.committed(ctx, f.cfg.Group)
@@ -297,7 +295,7 @@ func (p *partition) completed(run *attempt) {
 	}
 }
 
-// lag is how many records wait in Kafka.
+// lag returns how many records wait in Kafka.
 func (p *partition) lag() int64 {
 	if !p.anyRead {
 		return 0

@@ -15,30 +15,29 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// PingerConfig is which invoker pings, and where.
+// PingerConfig says which invoker pings, and on which topic.
 type PingerConfig struct {
 	Topic    string // the health topic
 	Instance activation.Instance
-	// Every is the time from the start of one ping to the start of the next,
-	// one second as in the original: a controller gives an invoker up after
-	// ten without a ping.
+	// Every is the time from the start of one ping to the start of the next: one second, as in
+	// the original. A controller gives an invoker up after ten seconds without a ping.
 	Every time.Duration
-	// Disabled starts the pinger silent: it sends that it is disabled, once.
+	// Disabled makes the pinger begin with one ping that says "disabled", and no more.
 	Disabled bool
 	// Process is the name of this process in its pings. It must be unique. If it is empty, a
 	// random name is used.
 	Process string
-	// Backlog, when not nil, is asked before each ping for how long the activations that
-	// wait keep the GPUs busy. It returns false while no GPU can be used.
+	// Backlog, when not nil, is called before each ping. It returns for how long the
+	// activations that wait keep the GPUs busy, and false while no GPU can be used.
 	Backlog func() (time.Duration, bool)
-	// Heard, when not nil, is called each time that pings were read, with those of all
-	// invokers that came, or none.
+	// Heard, when not nil, is called after each reading of pings, with the new pings of all
+	// invokers. There may be none.
 	Heard func(all []HeardPing)
 }
 
-// Pinger reports to controllers that the invoker lives. It pings at once and then
-// every second; a ping that fails is not kept, for the next one has the same content.
-// It also reads the health topic, to notice a second process with its id.
+// Pinger reports to controllers that the invoker is alive. It pings at once and then every
+// second. A failed ping is not repeated, because the next ping has the same content. The
+// Pinger also reads the health topic, to notice a second process with its id.
 type Pinger struct {
 	cluster *Cluster
 	cfg     PingerConfig
@@ -68,8 +67,8 @@ type PingStatus struct {
 	Duplicate   string    `json:"duplicate,omitzero"`   // another process that pings with our id; empty: none
 }
 
-// pingTimeout is how long a ping may take before another is tried: well under
-// the 10 s after which a controller gives the invoker up.
+// pingTimeout is how long a ping may take before the next one is tried. It is well below the
+// 10 s after which a controller gives the invoker up.
 const pingTimeout = 3 * time.Second
 
 // NewPinger starts to ping.
@@ -89,13 +88,12 @@ func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
 	return p
 }
 
-// Enable resumes the pings, at once. It returns when the broker has one, or
-// ctx ends.
+// Enable resumes the pings at once. It returns when the broker has a ping, or ctx ends.
 func (p *Pinger) Enable(ctx context.Context) error { return p.set(ctx, true) }
 
-// Disable sends one ping that has it disabled, and no more; controllers then take the
-// invoker as down. It returns when the broker has that ping, or ctx ends; it
-// is sent all the same when the broker comes back.
+// Disable sends one ping that says "disabled", and no more; controllers then mark the invoker
+// as down. It returns when the broker has the ping, or ctx ends. In that case the ping is sent
+// when the broker is back.
 func (p *Pinger) Disable(ctx context.Context) error { return p.set(ctx, false) }
 
 func (p *Pinger) set(ctx context.Context, enabled bool) error {
@@ -107,7 +105,7 @@ func (p *Pinger) set(ctx context.Context, enabled bool) error {
 	}
 	reported := p.reported
 	p.mu.Unlock()
-	if changed { // else it is sent, or about to be
+	if changed { // otherwise the ping is sent already, or about to be sent
 		signal(p.now)
 	}
 	select {
@@ -140,8 +138,8 @@ func (p *Pinger) run() {
 	}
 }
 
-// ping sends the present state unless that is disabled and sent already. It
-// reports whether another should follow.
+// ping sends the present state. It is a no-op if the state is disabled and the broker knows
+// that. It returns whether another ping should follow.
 func (p *Pinger) ping() bool {
 	p.mu.Lock()
 	enabled, reported := p.enabled, p.reported
@@ -203,7 +201,7 @@ func (p *Pinger) Status() PingStatus {
 	return s
 }
 
-// Close ends the pings, without a goodbye to the controllers: Disable sends that.
+// Close ends the pings. It sends no goodbye to the controllers; Disable does that.
 func (p *Pinger) Close() {
 	p.cancel()
 	p.owned.Wait()

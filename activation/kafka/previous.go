@@ -13,23 +13,23 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// PreviousConfig is which pings AwaitPredecessor looks for.
+// PreviousConfig says which pings AwaitPredecessor looks for.
 type PreviousConfig struct {
 	Topic    string // the health topic
 	Instance activation.Instance
 	// Dead names a process that is known to have ended; empty if there is none. Its pings, and
 	// all earlier pings, are no sign of life.
 	Dead string
-	// Fresh is how young a ping must be to be one: 2 s, two intervals. Silence is
-	// how long a process that was seen alive may be silent before it counts as
-	// gone: 5 s, for a ping may take three to fail and then another one to come.
+	// Fresh is the greatest age of a ping that counts as a sign of life: 2 s, two intervals.
+	// Silence is the time without pings after which a process that was alive counts as gone: 5
+	// s, because a ping may take three to fail before the next one is sent.
 	Fresh, Silence time.Duration
-	// Seen, when not nil, is called once, when there is such a process.
+	// Seen, when not nil, is called once, if there is another process.
 	Seen func(name string)
 }
 
-// previousPause is how long the broker may hold an answer back when there is no
-// ping: how late the end of the wait may be.
+// previousPause is how long the broker may hold an answer back while there is no ping. The
+// wait may end later by this time.
 const previousPause = 100 * time.Millisecond
 
 // AwaitPredecessor returns when no other process pings with the id of the instance,
@@ -91,8 +91,8 @@ func (p *previous) await(ctx context.Context) error {
 	}
 }
 
-// interrupted puts the end of the wait off: while pings cannot be read, their
-// absence is not silence.
+// interrupted postpones the end of the wait: while pings cannot be read, their absence is not
+// silence.
 func (p *previous) interrupted() {
 	if p.alive {
 		p.last = time.Now()
@@ -150,16 +150,16 @@ func (p *previous) locate(ctx context.Context) (err error) {
 	return err
 }
 
-// found takes note of a ping that was there when we came.
+// found handles a ping that was in the topic before this process came.
 func (p *previous) found(ping receivedPing) {
 	now := time.Now()
 	p.saidGoodbye = !ping.Enabled
-	// From here on the wall clock does not matter: were it stepped back by a day
-	// while we wait, we should wait for a day.
+	// From here on the wall clock does not matter. If the clock were set back by a day during
+	// the wait, the wait would otherwise take a day.
 	p.last = now.Add(-max(now.Sub(ping.time), 0))
 }
 
-// notePing takes note of a ping that came while we listened.
+// notePing handles a ping that came after this process had begun to read.
 func (p *previous) notePing(ping receivedPing) {
 	p.saidGoodbye = !ping.Enabled
 	p.last = time.Now()

@@ -12,25 +12,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// ErrTooLarge is the fate of a message that its topic does not take and that has
-// no shorter form.
+// ErrTooLarge is the error of a message that is too large for its topic and has no shorter
+// form.
 var ErrTooLarge = errors.New("kafka: message is too large")
 
 // ProducerConfig bounds a Producer. Zero values mean the defaults.
 type ProducerConfig struct {
 	// Name names the messages in the log, for example "acks".
 	Name string
-	// QueueBytes is how much may wait for one topic, 32 MiB, before Send
-	// waits: while a broker is away memory must stay bounded.
+	// QueueBytes is how much may wait for one topic before Send blocks, 32 MiB. It bounds the
+	// memory while a broker is away.
 	QueueBytes int64
-	// RefusedFor is how long a message for a topic that does not exist, or that
-	// refuses us, is tried, a minute (max.block.ms of the original), before it
-	// is dropped: its controller is gone, or the broker had forgotten it for a
-	// moment.
+	// RefusedFor is how long a message is retried if its topic does not exist or refuses it: a
+	// minute (max.block.ms of the original). Then the message is dropped. Usually its
+	// controller is gone; sometimes the broker had forgotten the topic for a moment.
 	RefusedFor time.Duration
-	// IdleAfter is how long the goroutine and the connections of a topic outlive its
-	// last message, 3 minutes: controllers come and go, and the network drops idle
-	// connections, which would delay the next message.
+	// IdleAfter is how long the goroutine and the connections of a topic outlive its last
+	// message: 3 minutes. Controllers come and go, and the network drops idle connections,
+	// which would delay the next message.
 	IdleAfter time.Duration
 }
 
@@ -77,10 +76,10 @@ func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	return p
 }
 
-// Send gives a message to a topic. It waits only for capacity in the queue. Sent,
-// when not nil, is called once, from the producer's goroutine: with nil when
-// the broker has the message, else with why it never will. It must not block.
-// When Send itself fails, sent is not called.
+// Send adds a message to the queue of a topic. It blocks only while the queue is full. If sent
+// is not nil, the producer's goroutine calls it once: with nil when the broker has the
+// message, else with the reason why the broker will never have it. sent must not block. If
+// Send returns an error, sent is not called.
 func (p *Producer) Send(ctx context.Context, topic string, value []byte, sent func(error)) error {
 	return p.send(ctx, topic, outgoing{value: value, sent: sent})
 }
@@ -96,8 +95,8 @@ func (p *Producer) SendAck(ctx context.Context, topic string, ack activation.Ack
 	return p.send(ctx, topic, m)
 }
 
-// TrySend gives a message to a topic unless its queue is full: for messages
-// that nothing should wait for. It reports whether it did.
+// TrySend adds a message to the queue of a topic unless the queue is full. It never blocks,
+// and returns false if the message was not added.
 func (p *Producer) TrySend(topic string, value []byte) bool {
 	err := p.enqueue(topic, outgoing{value: value}, func(s *topicSender, weight int64) error {
 		if !s.capacity.TryAcquire(weight) {

@@ -32,13 +32,12 @@ type progress struct {
 // offsetRange is a run of offsets, from the first to the one before end.
 type offsetRange struct{ from, end int64 }
 
-// attempt is an offset whose activation has not ended, and how often it had begun
-// to run.
+// attempt is an offset whose activation has not ended, with the number of runs that had begun.
 type attempt struct {
 	offset   int64
 	attempts int  // runs that ended with the process
 	begun    bool // an earlier process had begun to run it
-	here     bool // this process has, which the metadata has as one attempt more
+	here     bool // this process has begun to run it, which the metadata counts as one attempt more
 }
 
 // tried reports whether the activation has begun to run, here or before.
@@ -64,15 +63,15 @@ func (p *progress) resume(offset int64, m offsetMetadata) {
 	}
 }
 
-// read records that a record was read, and reports whether it is to be handed out:
-// not if an earlier process completed it.
+// read records that a record was read. It returns false if an earlier process completed the
+// record, so that it is not handed out.
 func (p *progress) read(r record) bool {
 	p.last.see(r)
 	return !p.finished(r.offset)
 }
 
-// deliver hands a record out. Offsets must rise; those left out hold no message, as
-// a log may have holes, or are completed: they count as completed.
+// deliver hands a record out. Offsets must rise. An offset that is left out counts as
+// completed: it is completed, or it holds no message, because a log may have holes.
 func (p *progress) deliver(r record) Delivery {
 	if r.offset < p.next {
 		panic("kafka: offsets are handed out out of order")
@@ -87,7 +86,7 @@ func (p *progress) deliver(r record) Delivery {
 	return Delivery{Offset: r.offset, Timestamp: r.time, Begun: run.begun, Attempts: run.attempts, run: run}
 }
 
-// find searches attempts, which rise, for an offset.
+// find searches for an offset in attempts, which are in ascending order.
 func find(all []*attempt, offset int64) (i int, found bool) {
 	return sort.Find(len(all), func(i int) int { return int(offset - all[i].offset) })
 }
@@ -104,15 +103,15 @@ func (p *progress) skipTo(offset int64) {
 	p.earlier = p.earlier[i:]
 }
 
-// isOpen reports whether an activation is open still. If not, it is completed, or its
-// record is not there any more.
+// isOpen reports whether an activation is still open. Otherwise it is completed, or its record
+// is gone.
 func (p *progress) isOpen(run *attempt) bool {
 	i, found := find(p.open, run.offset)
 	return found && p.open[i] == run
 }
 
-// start records that an activation begins to run. It reports whether that is news,
-// and whether it had begun in an earlier process.
+// start records that an activation begins to run. news is false if that was recorded before.
+// again is true if the activation had begun in an earlier process.
 func (p *progress) start(run *attempt) (news, again bool) {
 	if run.here || !p.isOpen(run) {
 		return false, false
@@ -134,8 +133,7 @@ func (p *progress) end(run *attempt) bool {
 	return true
 }
 
-// cut forgets everything from an offset on: the log has become another one
-// there.
+// cut forgets all offsets from the given one on, because the log was replaced there.
 func (p *progress) cut(offset int64) {
 	above := func(a *attempt) bool { return a.offset >= offset }
 	p.open = slices.DeleteFunc(p.open, above)
@@ -158,7 +156,7 @@ func (p *progress) close() {
 	}
 }
 
-// offset is the one to commit: the first that must be read again after a crash.
+// offset returns the offset to commit: the first one that must be read again after a crash.
 func (p *progress) offset() int64 {
 	if len(p.open) > 0 {
 		return p.open[0].offset

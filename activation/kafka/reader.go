@@ -11,8 +11,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// fetchWait is how long the broker holds a request while it has nothing; it
-// answers at once when it has (fetch.max.wait.ms of the original).
+// fetchWait is how long the broker holds a request while there is no record (fetch.max.wait.ms
+// of the original). If there is one, the broker answers at once.
 const fetchWait = 500 * time.Millisecond
 
 // record is one record of a partition, copied out of the network buffers.
@@ -23,8 +23,8 @@ type record struct {
 	value   []byte
 }
 
-// partitionReader reads one partition of a topic from an offset on. One
-// goroutine at a time uses it; it has none itself.
+// partitionReader reads one partition of a topic from an offset on. It starts no goroutine and
+// is not safe for concurrent use.
 type partitionReader struct {
 	*client
 	topic     string
@@ -49,8 +49,8 @@ func (r *partitionReader) fetch(ctx context.Context) ([]record, error) {
 	return r.fetchWithin(ctx, r.wait, callAgain[*wire.FetchResponse])
 }
 
-// fetchOnce is fetch over one connection only: over a new one the log may be
-// another one, which its caller then looks at before.
+// fetchOnce is fetch over the present connection only. Over a new connection the log may be a
+// different log, and the caller must check that first.
 func (r *partitionReader) fetchOnce(ctx context.Context) ([]record, error) {
 	return r.fetchWithin(ctx, r.wait, call[*wire.FetchResponse])
 }
@@ -113,8 +113,8 @@ func free(b wire.Bytes) {
 	}
 }
 
-// skipControl moves over the markers that transactions leave in a log, which
-// the client hides: an answer of nothing else would come for ever.
+// skipControl skips the markers that transactions leave in a log. The client hides them, so an
+// answer that contains only markers would be fetched for ever.
 func (r *partitionReader) skipControl(from wire.RecordReader) {
 	stream, ok := from.(*protocol.RecordStream)
 	if !ok {
@@ -145,8 +145,8 @@ func (r *partitionReader) stillHas(ctx context.Context, last lastRecord) (bool, 
 		if len(records) > 0 {
 			return records[0].offset == last.offset && checksum(records[0].value) == last.sum, nil
 		}
-		// A new leader may not have found yet how far its log is safe. It
-		// answers that when asked for the end, and the caller tries again.
+		// A new leader may not know yet up to which offset its log is safe. It says so when it
+		// is asked for the end, and the caller tries again.
 		if end, err := r.find(ctx, wire.LastOffset); err != nil || end <= r.offset {
 			return false, err
 		}
@@ -154,9 +154,9 @@ func (r *partitionReader) stillHas(ctx context.Context, last lastRecord) (bool, 
 	return false, nil
 }
 
-// find asks for the first offset of the log (wire.FirstOffset), the one after
-// its last (wire.LastOffset), or the first of a record that is as young as a
-// time in Unix ms, -1 when there is none.
+// find asks for the first offset of the log (wire.FirstOffset), the offset after the last
+// record (wire.LastOffset), or the offset of the first record that is not older than a time in
+// Unix ms. It returns -1 if there is no such record.
 func (r *partitionReader) find(ctx context.Context, at int64) (int64, error) {
 	p, err := call(ctx, r.client, callTimeout, func(ctx context.Context) (wire.PartitionOffsets, error) {
 		res, err := r.ListOffsets(ctx, &wire.ListOffsetsRequest{

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// Requester sends requests to any topics, and receives the replies on a topic of
-// its own, which it deletes at the end. One goroutine receives; Close ends it.
+// Requester sends requests to any topic, and receives the replies on its own topic, which it
+// deletes at the end. One goroutine receives; Close ends it.
 type Requester struct {
 	cluster   *Cluster
 	producer  *Producer
@@ -20,8 +20,8 @@ type Requester struct {
 	receiving sync.WaitGroup
 }
 
-// NewRequester makes the topic of the replies; receive is called with each, one
-// after the other.
+// NewRequester creates the topic of the replies. receive is called for each reply, one after
+// the other.
 func (c *Cluster) NewRequester(ctx context.Context, reply TopicSpec, receive func(value []byte)) (*Requester, error) {
 	if err := c.EnsureTopic(ctx, reply); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (r *Requester) receive(ctx context.Context, each func(value []byte)) {
 	}
 }
 
-// Send returns when the broker has the message.
+// Send blocks until the broker has the message.
 func (r *Requester) Send(ctx context.Context, topic string, value []byte) error {
 	sent := make(chan error, 1)
 	if err := r.producer.Send(ctx, topic, value, func(err error) { sent <- err }); err != nil {
@@ -65,7 +65,7 @@ func (r *Requester) Send(ctx context.Context, topic string, value []byte) error 
 	}
 }
 
-// Close receives nothing more and deletes the topic of the replies.
+// Close stops receiving and deletes the topic of the replies.
 func (r *Requester) Close(ctx context.Context) error {
 	r.stop()
 	r.receiving.Wait()

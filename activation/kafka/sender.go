@@ -27,9 +27,9 @@ type outgoing struct {
 	weight  int64
 }
 
-// topicSender sends to one topic, in order, in a goroutine of its own: one
-// request at a time, so that a failure cannot let a later message overtake one
-// of the same partition.
+// topicSender sends to one topic, in order, in its own goroutine. It sends one request at a
+// time, so that after a failure no later message can overtake an earlier one of the same
+// partition.
 type topicSender struct {
 	producer *Producer
 	topic    string
@@ -79,8 +79,8 @@ func (s *topicSender) run() {
 	}
 }
 
-// nextBatch cuts the next batch off the queue. More is false when nothing will come
-// any more.
+// nextBatch removes the next batch from the queue. more is false when no message will come any
+// more.
 func (s *topicSender) nextBatch() (batch []outgoing, more bool) {
 	s.producer.mu.Lock()
 	defer s.producer.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *topicSender) retire() bool {
 	return true
 }
 
-// closingTries is how often a closing producer tries a topic that refuses its
-// messages, well within a second.
+// closingTries is how often a closing producer tries a topic that refuses its messages. The
+// tries take much less than a second.
 const closingTries = 5
 
 // deliver returns when every message of the batch is sent or given up.
@@ -156,8 +156,8 @@ func (s *topicSender) attempt(batch []outgoing) error {
 	return s.client.send(s.producer.ctx, 0, batch, callTimeout)
 }
 
-// send writes messages to a partition. It waits for the leader's ack alone, as the
-// original does.
+// send writes messages to a partition. It waits only for the leader's ack, as the original
+// does.
 func (c *client) send(ctx context.Context, partition int, batch []outgoing, limit time.Duration) error {
 	_, err := callAgain(ctx, c, limit, func(ctx context.Context) (*wire.ProduceResponse, error) {
 		records := make([]wire.Record, len(batch))
@@ -211,9 +211,8 @@ func (s *topicSender) late(batch []outgoing) int {
 	return n
 }
 
-// abandon drops those messages of a batch that their topic refused for long
-// enough, and reports how many these are. It logs that once, until the topic takes
-// a message again.
+// abandon drops the messages of a batch that their topic has refused for long enough, and
+// returns their number. It logs that once, until the topic takes a message again.
 func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
 	log := s.producer.log.With("topic", s.topic, "messages", s.producer.cfg.Name, "error", err)
 	n, closing := s.late(batch), s.producer.closing()

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// TopicSpec is how a topic is made. Zero counts mean one.
+// TopicSpec describes a new topic. Zero counts mean one.
 type TopicSpec struct {
 	Name              string
 	Partitions        int
@@ -172,9 +172,8 @@ func (c *Cluster) describeBy(ctx context.Context, addr string) (ClusterInfo, err
 	return d, nil
 }
 
-// Retention is for how long a topic keeps its messages: until they have an age, and
-// until so many bytes of their partition came after them. For ever is the largest
-// number there is.
+// Retention says how long a topic keeps its messages: up to an age, and until so many newer
+// bytes are in their partition. The largest number means for ever.
 type Retention struct {
 	Time  time.Duration
 	Bytes int64
@@ -226,7 +225,7 @@ func (c *client) settings(ctx context.Context, names ...string) (map[string]stri
 	return settings, err
 }
 
-// limit reads a limit, where a number below zero is none.
+// limit reads a limit. A number below zero means no limit.
 func limit(settings map[string]string, key string) (int64, error) {
 	text, ok := settings[key]
 	if !ok {

@@ -11,11 +11,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Unanswered reports which activations were sent to an invoker and not answered
-// yet, by any kind of invoker: it compares the invoker's topic with the acks on
-// the controllers' topics, of each the first partition, which is all that
-// OpenWhisk gives them. It reads without a group and commits nothing. One
-// goroutine at a time uses it.
+// Unanswered reports which activations were sent to an invoker of any kind and are not
+// answered yet. It compares the invoker's topic with the acks on the controllers' topics. It
+// reads the first partition of each topic, because OpenWhisk creates only one. It reads
+// without a group and commits nothing. It is not safe for concurrent use.
 type Unanswered struct {
 	cluster  *Cluster
 	sent     *partitionReader
@@ -96,7 +95,7 @@ func (p *Unanswered) Poll(ctx context.Context, completed []string) (waiting, run
 	return waiting, running, nil
 }
 
-// answer takes note of an ack.
+// answer records an ack.
 func (p *Unanswered) answer(r record) {
 	ack, err := activation.DecodeAck(r.value)
 	if err != nil || !ack.FreesSlot() {
@@ -137,8 +136,8 @@ func (p *Unanswered) read(ctx context.Context, from *partitionReader, each func(
 	return nil
 }
 
-// locate goes to where reading begins: the first record of the time in
-// question, and of the invoker's own topic nothing behind its committed offset.
+// locate sets the offset at which reading begins: the first record of the last p.longest. In
+// the invoker's own topic reading begins at the committed offset or before.
 func (p *Unanswered) locate(ctx context.Context, r *partitionReader) error {
 	since, err := r.find(ctx, time.Now().Add(-p.longest).UnixMilli())
 	if err != nil {

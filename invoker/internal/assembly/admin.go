@@ -71,7 +71,7 @@ func machineNames() []string {
 	return []string{full, short}
 }
 
-// cannot is why the invoker cannot work although it is ready, or empty.
+// cannot returns why the invoker cannot work although it is ready, or "".
 func (a *assembly) cannot() string {
 	if why, _ := a.unable.Load().(string); why != "" {
 		return "container engine: " + why
@@ -97,9 +97,8 @@ const (
 	maxScrapes = 4
 )
 
-// certificateTrouble says why the admin port's certificate is not valid, or soon will not
-// be; empty if nothing is wrong. Clients that check it do not get an answer then, but work
-// goes on.
+// certificateTrouble returns why the certificate of the admin port is not valid, or soon will
+// not be, or "". Clients that check the certificate get no answer then, but work goes on.
 func (a *assembly) certificateTrouble() string {
 	if a.certificate == nil {
 		return ""

@@ -135,8 +135,8 @@ type assembly struct {
 	began         time.Time
 }
 
-// Run is one invoker's whole life. It ends when ctx does, after draining, or
-// when the start fails.
+// Run runs one invoker from its start to its end. It returns when ctx has ended and the
+// invoker has drained, or when the start fails.
 func Run(ctx context.Context, o Options) (err error) {
 	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(), closing: make(chan struct{}), began: time.Now()}
 	a.intake = classic{a}

@@ -17,7 +17,7 @@ const (
 	functionPeriod    = 5 * time.Minute // of functions' waiting and running times
 )
 
-// view is all that the console and gpuwhisk top show.
+// view has everything that the console and gpuwhisk top show.
 type view struct {
 	At        int64               `json:"at"` // ms since 1970
 	Version   string              `json:"version"`
@@ -84,7 +84,7 @@ func summary(a *explain.Trace) recent {
 	return r
 }
 
-// explained is the trace of one activation.
+// explained returns the trace of one activation.
 func (a *assembly) explained(id string) (any, bool) {
 	iv := a.invoker.Load()
 	if iv == nil {

@@ -48,8 +48,8 @@ func storeGauges(s *status, m sink) {
 	recordGauges(s.CouchDB.Health, m)
 }
 
-// await tries to use a peer until that succeeds. An error that does not mean that the
-// peer is away ends the start.
+// await tries to use a peer until that succeeds. An error for which away returns false ends
+// the start.
 func (a *assembly) await(ctx context.Context, peer string, try func(context.Context) error, away func(error) bool) error {
 	tries := retry.New(a.Log, "start, which needs "+peer+",")
 	for {
@@ -68,12 +68,12 @@ func (a *assembly) await(ctx context.Context, peer string, try func(context.Cont
 	}
 }
 
-// anyError means that a store is away: a login that it refuses may be put right there.
+// anyError treats every error as a store that is away: a refused login may be put right there.
 func anyError(error) bool { return true }
 
-// refuseBlocked reads which namespaces are blocked before the first activation is
-// read: none of theirs must run meanwhile. A database that does not answer delays
-// the start no longer than blockedTime.
+// refuseBlocked reads which namespaces are blocked before the first activation is read, so
+// that none of these namespaces can run anything. A database that does not answer delays the
+// start by at most blockedTime.
 func (a *assembly) refuseBlocked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, blockedTime)
 	defer cancel()

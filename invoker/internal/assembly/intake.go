@@ -10,33 +10,35 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/admin"
 )
 
-// intake is how work comes to the invoker: over its topic in OpenWhisk's classic
-// mode, by fetches from schedulers in scheduler mode.
+// intake is the source of the invoker's work: its topic in OpenWhisk's classic mode, fetches
+// from schedulers in scheduler mode.
 type intake interface {
-	// Pings switches whether work comes.
+	// Pings switches the work on and off.
 	admin.Pings
-	// awaitPrevious returns when no other process works under this id.
+	// awaitPrevious blocks until no other process works under this id.
 	awaitPrevious(ctx context.Context) error
 	// parts returns the intake's own parts, opened between the database and the acks.
 	parts(topic string, manifest *activation.Manifest) []part
 	// fill adds the intake's ports to the invoker's, and use passes the invoker to the intake.
 	fill(p *invoker.Ports)
 	use(iv *invoker.Invoker)
-	// begin has work come, until ctx ends.
+	// begin lets work come, until ctx ends.
 	begin(ctx context.Context)
-	// working is a context that ends when nothing more comes, after that of begin.
+	// working returns a context that ends when nothing more can come. That may be later than
+	// the end of ctx.
 	working(ctx context.Context) context.Context
-	// follow is called with why the invoker cannot work, or "". It does not block.
+	// follow is called with the reason why the invoker cannot work, or "". It does not block.
 	follow(why string)
-	// away is why no work comes, or empty.
+	// away returns why no work comes, or "".
 	away() string
-	// pool shows containers as the mode's original does; nil: it does not.
+	// pool returns a function that describes the containers as OpenWhisk's invoker of the mode
+	// does. It is nil if that invoker has no such page.
 	pool() func(ctx context.Context) (any, int, error)
 	// covered makes the journal forget completed activations that are not delivered again.
 	covered(j *journal.Journal)
 }
 
-// announce has work come, and reports that the invoker is ready.
+// announce lets work come and reports that the invoker is ready.
 func (a *assembly) announce(ctx context.Context) {
 	a.intake.begin(ctx)
 	a.gpus.watch(a.invoker.Load(), a.deviceEngine, a.Log)
@@ -56,7 +58,7 @@ func (a *assembly) announce(ctx context.Context) {
 	}
 }
 
-// stops reports that the stop begins.
+// stops logs that the stop begins.
 func (a *assembly) stops() {
 	a.Log.Info("invoker stops: nothing more is pulled, running activations are finished", "version", a.Version, "instance", a.instance.String(),
 		"unfinished", a.invoker.Load().InFlight(), "deadline", a.c.Drain.Deadline)
@@ -69,10 +71,10 @@ type classic struct{ *assembly }
 
 func (a classic) parts(topic string, _ *activation.Manifest) []part {
 	return []part{
-		// They begin when the invoker is ready, and end after the last commit,
-		// which the next process reads once they are silent.
+		// The pings begin when the invoker is ready. They end after the last commit, which the
+		// next process reads when the pings have ended.
 		{"pings", a.openPings},
-		// Closed after acks and records, which are safe then: it commits offsets.
+		// The feed commits offsets. It closes after acks and records, which are safe then.
 		{"activations", func(context.Context) (hooks, error) { return a.openSources(topic), nil }},
 	}
 }

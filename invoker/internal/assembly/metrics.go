@@ -37,7 +37,7 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// sink takes metrics.
+// sink receives metrics.
 type sink chan<- prometheus.Metric
 
 type label struct{ name, value string }

@@ -22,7 +22,7 @@ const (
 	mpsShm  = "/dev/shm"
 )
 
-// mpsMover has every GPU container join the MPS daemon of its device.
+// mpsMover makes every GPU container join the MPS daemon of its device.
 type mpsMover struct {
 	invoker.MemoryMover
 	daemons *mps.Daemons
@@ -31,8 +31,8 @@ type mpsMover struct {
 	invoker atomic.Pointer[invoker.Invoker] // nil until it works
 }
 
-// startMPS starts a daemon for each whole GPU where whisk.gpu.mps is on. A
-// slice of a divided GPU takes one run at a time and has nothing to share.
+// startMPS starts a daemon for each whole GPU if whisk.gpu.mps is on. A slice of a divided GPU
+// takes one run at a time, so there is nothing to share.
 func (g *gpus) startMPS(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) error {
 	if c.GPU.MPS == "off" {
 		return nil
@@ -76,8 +76,8 @@ func (s *mpsMover) Prepare(name string, device gpu.Device, change container.Devi
 	return g, nil
 }
 
-// lost takes a device out of use while its daemon is away: its containers have
-// lost their contexts, and new ones would get none.
+// lost takes a device out of use while its daemon is away. Its containers have lost their
+// contexts, and new containers would get none.
 func (s *mpsMover) lost(device, why string) {
 	if iv := s.invoker.Load(); iv != nil {
 		iv.DaemonLost(s.indexes[device], why)

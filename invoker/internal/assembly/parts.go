@@ -14,12 +14,12 @@ type part struct {
 	open func(ctx context.Context) (hooks, error)
 }
 
-// hooks end and watch a part that is open. Each may be nil.
+// hooks end and observe an open part. Each may be nil.
 type hooks struct {
 	flush func(ctx context.Context) error // sends or stores pending writes
 	close func(ctx context.Context) error
-	// status adds the health of the part to /status, and gauges the same to
-	// /metrics. Both are called once the invoker is ready.
+	// status adds the health of the part to /status, and gauges adds its numbers to /metrics.
+	// Both are called only after the invoker is ready.
 	status func(s *status)
 	gauges func(s *status, m sink)
 }
@@ -41,8 +41,8 @@ func (o *openParts) open(ctx context.Context, parts []part) error {
 	return nil
 }
 
-// close ends the parts in reverse, once: first all are flushed, then all are
-// closed. It goes on after an error, and returns them all.
+// close ends the parts in reverse order, once. It flushes all parts before it closes any. It
+// goes on after an error and returns all errors.
 func (o *openParts) close(ctx context.Context) error {
 	if o.ended {
 		return nil

@@ -41,7 +41,8 @@ func (a classic) begin(ctx context.Context) {
 	}
 }
 
-// openPings has the pings, which announce begins, end with the last one.
+// openPings returns the hooks of the pings. begin starts the pings, and the close hook ends
+// them.
 func (a classic) openPings(context.Context) (hooks, error) {
 	return hooks{close: func(context.Context) error {
 		if p := a.pinger.Load(); p != nil {
@@ -100,8 +101,8 @@ func (a *assembly) switchPings(p *kafka.Pinger) {
 	}
 }
 
-// setUnable is called with why the invoker cannot work, or "", so that controllers
-// choose another one meanwhile. It does not block.
+// setUnable is called with the reason why the invoker cannot work, or "". Controllers then
+// choose another invoker. It does not block.
 func (a *assembly) setUnable(why string) {
 	a.unable.Store(why)
 	a.intake.follow(why)
@@ -143,8 +144,8 @@ func (a classic) set(on bool) bool {
 // without a ping for so long sends nothing more, either.
 const kafkaTimeout = 10 * time.Second
 
-// kafkaAway is why Kafka delivers no work, empty where it does: the pings or the
-// reading have failed for too long.
+// kafkaAway returns why Kafka delivers no work, or "": the pings or the reading have failed
+// for too long.
 func kafkaAway(pings kafka.PingStatus, feed kafka.FeedStats, now time.Time, timeout time.Duration) string {
 	long := func(since time.Time) bool { return !since.IsZero() && now.Sub(since) >= timeout }
 	switch {

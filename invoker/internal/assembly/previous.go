@@ -17,9 +17,9 @@ import (
 // that an upgrade loses by polling.
 const lockPause = 100 * time.Millisecond
 
-// awaitPrevious opens the state, and returns when this is the only process with its
-// id. A process on this host has the journal locked until it has removed its
-// containers; one on another host pings.
+// awaitPrevious opens the state. It returns when this is the only process with its id. A
+// process on this host holds the lock of the journal until it has removed its containers. A
+// process on another host pings.
 func (a *assembly) awaitPrevious(ctx context.Context) (hooks, error) {
 	h := hooks{close: closer(func() error { return a.state.close() }), status: a.stateStatus, gauges: stateGauges}
 	if err := a.awaitState(ctx); err != nil {
@@ -71,14 +71,14 @@ func (a *assembly) awaitState(ctx context.Context) error {
 // because their sender is dead.
 const pingerFile = "pinged"
 
-// deadPinger reads that name. A damaged or missing file gives a name that no process has,
-// which costs a start two seconds.
+// deadPinger reads the name from pingerFile. If the file is damaged or missing, it returns a
+// name that no process has, and the start takes two seconds longer.
 func (a *assembly) deadPinger() string {
 	name, _ := os.ReadFile(a.besideJournal(pingerFile))
 	return string(name)
 }
 
-// namePinger makes the name of this process and keeps it.
+// namePinger makes the name of this process and stores it in pingerFile.
 func (a *assembly) namePinger() string {
 	name := rand.Text()
 	if path := a.besideJournal(pingerFile); path != "" {

@@ -10,10 +10,10 @@ import (
 	"os"
 )
 
-// recording writes the events and orders of the GPU scheduler to a file, for
-// gpuwhisk sim replay. A recording with a gap cannot be replayed, so it ends for good
-// where the file is full or the disk is too slow, with a line in the log; the
-// invoker goes on. One goroutine writes; it ends with Close.
+// recording writes the events and orders of the GPU scheduler to a file, for gpuwhisk sim
+// replay. A recording with a gap cannot be replayed. So it ends for good when the file is full
+// or the disk is too slow, with a line in the log, and the invoker goes on. One goroutine
+// writes; it ends with Close.
 type recording struct {
 	path  string
 	file  *os.File
@@ -56,7 +56,7 @@ func (a *assembly) openRecording(context.Context) (hooks, error) {
 	return hooks{close: closer(l.Close)}, nil
 }
 
-// errRecordingEnded is the error of a line after the end.
+// errRecordingEnded is the error of a line after the end of the recording.
 var errRecordingEnded = errors.New("the recording of GPU scheduling has ended")
 
 // Write takes one line. It is called by one goroutine, and does not block.
@@ -82,7 +82,7 @@ func (l *recording) end(why string) {
 	l.log.Warn("recording of GPU scheduling ends here", "file", l.path, "reason", why)
 }
 
-// write writes lines until there are no more. It flushes when none waits.
+// write writes lines until the channel is closed. It flushes when no line waits.
 func (l *recording) write() {
 	defer close(l.done)
 	w := bufio.NewWriter(l.file)

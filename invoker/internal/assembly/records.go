@@ -36,7 +36,7 @@ func (a *assembly) recordStoreStatus(s *status) {
 
 func recordStoreGauges(s *status, m sink) { recordGauges(s.Records.Health, m) }
 
-// recordGauges are those of any store of records.
+// recordGauges exports the gauges of any store of records.
 func recordGauges(h records.Health, m sink) {
 	m.gauge("records_waiting", "Activation records in memory that are not written yet.", float64(h.BufferedDocs))
 	m.gauge("records_refused", "Activation records in the queue that the store refused or failed on, and that are tried again.", float64(h.Refused))
@@ -55,8 +55,8 @@ func (a *assembly) recordsConfig() records.Config {
 	return cfg
 }
 
-// databaseConfig is CouchDB's. Where records go elsewhere it has nothing of theirs on
-// disk.
+// databaseConfig returns the settings of CouchDB. If records go to another store, CouchDB gets
+// no spool and no dead letters.
 func (a *assembly) databaseConfig() couchdb.Config {
 	cfg := clients.CouchDB(a.c, a.Log)
 	cfg.Steps = a.steps.Begin
@@ -69,7 +69,7 @@ func (a *assembly) databaseConfig() couchdb.Config {
 	return cfg
 }
 
-// recordStore is where records go.
+// recordStore returns the store of the records.
 func (a *assembly) recordStore() invoker.Records {
 	switch {
 	case a.c.Records.Discard:

@@ -39,8 +39,8 @@ type scheduled struct {
 	halt       context.CancelFunc // ends the reading of orders
 }
 
-// awaitPrevious has nothing to wait for here: the health key shows another process,
-// and etcd is not open yet.
+// awaitPrevious returns at once: the health key in etcd shows another process, and etcd is not
+// open yet.
 func (a *scheduled) awaitPrevious(context.Context) error { return nil }
 
 func (a *scheduled) parts(topic string, manifest *activation.Manifest) []part {
@@ -51,7 +51,7 @@ func (a *scheduled) parts(topic string, manifest *activation.Manifest) []part {
 	}
 }
 
-// reported is the instance as schedulers have it: with its GPU among its tags.
+// reported returns the instance for schedulers. An invoker with a GPU has the tag "gpu".
 func (a *scheduled) reported() activation.Instance {
 	i := a.instance
 	if len(a.gpus.devices) > 0 && !slices.Contains(i.Tags, gpuTag) {
@@ -145,8 +145,8 @@ func (a *scheduled) begin(ctx context.Context) {
 	a.running.Go(func() { a.samplePool(running) })
 }
 
-// followSchedulers opens a channel to each scheduler before it is needed, since the
-// first call to one takes long, and closes those of schedulers that are gone.
+// followSchedulers opens a channel to each new scheduler in advance, because the first call
+// takes long. It closes the channels of schedulers that are gone.
 func (a *scheduled) followSchedulers(ctx context.Context) {
 	var before []activation.Endpoint
 	for ctx.Err() == nil {
@@ -200,13 +200,13 @@ func (a *scheduled) working(ctx context.Context) context.Context {
 
 func (a *scheduled) follow(why string) { a.puller.Load().SetUnable(why) }
 
-// Enabled, Enable and Disable are the admin endpoints'.
+// Enabled reports whether schedulers send work (admin.Pings).
 func (a *scheduled) Enabled() bool {
 	p := a.puller.Load()
 	return p != nil && p.Enabled()
 }
 
-// Enable has schedulers send work.
+// Enable makes schedulers send work.
 func (a *scheduled) Enable() bool {
 	changed := a.retired.Swap(false)
 	if p := a.puller.Load(); p != nil {
@@ -215,7 +215,7 @@ func (a *scheduled) Enable() bool {
 	return changed
 }
 
-// Disable has them send none, and containers end when they have nothing to do.
+// Disable makes schedulers send no work. Containers end when they have nothing to do.
 func (a *scheduled) Disable() bool {
 	changed := !a.retired.Swap(true)
 	if p := a.puller.Load(); p != nil {

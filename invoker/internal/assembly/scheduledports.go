@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull"
 )
 
-// orders are the messages of schedulers.
+// orders reads the messages of schedulers.
 type orders struct{ feed *kafka.Feed }
 
 func (o orders) Next(ctx context.Context) (pull.Message, error) {
@@ -37,7 +37,7 @@ func (c creationAcks) Send(ctx context.Context, ack activation.ContainerCreation
 	})
 }
 
-// schedulers fetches from schedulers.
+// schedulers sends requests to schedulers.
 type schedulers struct{ client *fetch.Client }
 
 func (s schedulers) Fetch(ctx context.Context, r pull.Request) (activation.FetchAnswer, error) {
@@ -79,7 +79,8 @@ func (p pulledJournal) Ready(ctx context.Context) error {
 	return p.Space(ctx)
 }
 
-// covered: nothing that was pulled comes again.
+// covered makes the journal forget all completed activations, because no scheduler sends a
+// pulled activation again.
 func (a *scheduled) covered(j *journal.Journal) {
 	j.ForgetBelow(pulledPartition, func(int64) bool { return true })
 }

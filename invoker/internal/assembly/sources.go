@@ -13,17 +13,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
 
-// source is where activations come from: a kafka.Feed.
+// source is the topic of the invoker: a kafka.Feed.
 type source interface {
 	Next(ctx context.Context) (kafka.Delivery, error)
 	Close(ctx context.Context) error
 }
 
-// sources is the invoker's feed: its own topic, and the activations that a former process
-// left in the journal. It pulls nothing from the topic while the journal's disk does not
-// keep up. While activations of the journal are left a goroutine each pulls one activation
-// ahead from both; then the caller pulls itself. In scheduler mode there is no topic;
-// activations arrive only through deliver.
+// sources is the invoker's feed. It combines the invoker's own topic with the activations that
+// an earlier process left in the journal. It pulls nothing from the topic while the journal's
+// disk does not keep up. While the journal has such activations, one goroutine for each of the
+// two pulls one activation ahead. After that the caller of Next pulls from the topic. In
+// scheduler mode there is no topic, and activations arrive only through deliver.
 type sources struct {
 	journal *journal.Journal // nil: there is none
 	log     *slog.Logger
@@ -140,7 +140,7 @@ func (s *sources) fromTopic(ctx context.Context) (invoker.Delivery, error) {
 	}
 }
 
-// keepTime bounds how long a run waits for the broker where no journal has its start.
+// keepTime bounds how long a run waits for the broker if no journal has its start.
 const keepTime = time.Second
 
 // begin reports that an activation begins to run. The feed commits the start within a few

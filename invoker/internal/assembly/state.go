@@ -59,7 +59,7 @@ func (a *assembly) openState() (err error) {
 	return nil
 }
 
-// stateError adds which key to change.
+// stateError adds the key to change to an error.
 func stateError(err error, key string) error {
 	if errors.Is(err, wal.ErrInUse) {
 		return fmt.Errorf("%w (an invoker with the same id runs on this host; if that is meant, whisk.gpu.state names another directory)", err)
@@ -146,7 +146,7 @@ func (a *assembly) journal() invoker.Journal {
 	return &forgetfulJournal{Journal: a.state.journal, covered: a.intake.covered}
 }
 
-// besideJournal is a file in the journal's directory; empty without a journal.
+// besideJournal returns the path of a file in the journal's directory, "" without a journal.
 func (a *assembly) besideJournal(name string) string {
 	if a.state.journal == nil {
 		return ""
@@ -166,7 +166,8 @@ type forgetfulJournal struct {
 // The journal holds at most this many activations more than necessary.
 const forgetEvery = 1000
 
-// Completed is written to the journal.
+// Completed writes that an activation is completed, and makes the journal forget old ones now
+// and then.
 func (a *forgetfulJournal) Completed(id activation.ID) {
 	a.Journal.Completed(id)
 	if a.completed.Add(1)%forgetEvery == 0 {
@@ -181,9 +182,9 @@ func (a classic) covered(j *journal.Journal) {
 	}
 }
 
-// recall adds the journal's state of an activation to a delivery, and writes to
-// the journal that it is accepted. It reports whether the delivery is to be used:
-// not if the journal's copy of the message is in progress.
+// recall reports a delivered message to the journal and adds the journal's history to the
+// delivery. It returns false if the delivery must be dropped, because the journal's copy of
+// the message is in progress.
 func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	past := j.Delivered(d.Message.ActivationID, partition, d.Offset)
 	if past.JournalOwned && past.State != journal.Completed {
@@ -194,8 +195,8 @@ func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	return true
 }
 
-// AppendFetched stores a fetched message. The next process runs fetched activations in the
-// order of these times.
+// AppendFetched stores a fetched message. The time of the fetch takes the place of an offset,
+// so the next process runs fetched activations in the order of the fetches.
 func (a *forgetfulJournal) AppendFetched(id activation.ID, message []byte) (delivery.History, bool, error) {
 	past := a.Delivered(id, pulledPartition, time.Now().UnixNano())
 	switch {
@@ -215,8 +216,8 @@ func history(j *journal.Journal, id activation.ID, past journal.History) deliver
 	}
 }
 
-// ended is the record with which a former process ended an activation whose acks
-// or record were not all sent, or nil.
+// ended returns the record with which an earlier process ended an activation, or nil if there
+// is none. Some acks of that end, or the record, may not have been sent.
 func ended(j *journal.Journal, id activation.ID, past journal.History) *activation.Record {
 	if !past.Unacknowledged || past.State == journal.Completed {
 		return nil

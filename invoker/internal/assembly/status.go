@@ -89,7 +89,7 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 	return s, nil
 }
 
-// workStatus adds why the dispatcher cannot work.
+// workStatus adds the reasons why the dispatcher cannot work.
 func workStatus(s *status) {
 	s.because("container engine", s.Work.Engine)
 }

@@ -14,7 +14,7 @@ type Leftover struct {
 	Digest   string // of all that it was made with
 }
 
-// Activity tells the next process what the container was doing.
+// Activity tells the next process how the container was used.
 type Activity byte
 
 // Activities.

@@ -270,8 +270,8 @@ func (t *Table) unlist(a *Activation) {
 	a.index = -1
 }
 
-// show lists an end that others are about to get. The journal gets the end first if a
-// caller waits for it or a reader of events gets it: the next process must not send
+// show lists an end that others are about to get. The journal gets the end first if a caller
+// waits for the result or user events have a reader, because the next process must not send
 // another end.
 func (t *Table) show(now time.Duration, a *Activation) {
 	t.list(now, a)

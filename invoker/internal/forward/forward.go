@@ -36,7 +36,7 @@ const (
 	patience = time.Minute
 )
 
-// Report is what a GPU invoker says of itself.
+// Report describes a GPU invoker, by its own ping.
 type Report struct {
 	Invoker int
 	Enabled bool
@@ -123,7 +123,7 @@ type Status struct {
 	Weight    float64 `json:"weight"` // 1 at first
 }
 
-// Statuses returns what is known of the named invokers, in the order of their names.
+// Statuses returns the state of each named invoker, in the order of their names.
 func (t *Table) Statuses(now time.Duration) []Status {
 	all := make([]Status, len(t.all))
 	for i := range t.all {
