@@ -59,8 +59,9 @@ func fade(elapsed time.Duration) float64 {
 // of the last runs, which is about their 95th percentile, and falls after a while
 // when the function needs less. The zero value has seen none.
 type Footprint struct {
-	recent [footprints]int64
+	most   int64 // the largest of recent
 	seen   int
+	recent [footprints]int64
 }
 
 // footprints is how many runs are remembered: the largest of n is exceeded by
@@ -74,9 +75,10 @@ func (f *Footprint) Add(bytes int64) {
 	if f.seen == 2*footprints {
 		f.seen = footprints
 	}
+	f.most = slices.Max(f.recent[:])
 }
 
 // Bytes returns the expected memory of the next run; false if no run was observed.
 func (f *Footprint) Bytes() (int64, bool) {
-	return slices.Max(f.recent[:]), f.seen > 0
+	return f.most, f.seen > 0
 }

@@ -26,19 +26,19 @@ type awaited struct {
 func (a *awaited) reset() { *a = awaited{namespaces: a.namespaces[:0]} }
 
 // add notes a flow that does not fit, unless the device could never serve it.
-func (a *awaited) add(f *flow, p Placement) {
-	if p.Lacks&LacksDevice != 0 {
+func (a *awaited) add(f *flow, lacks Lack, need int64) {
+	if lacks&LacksDevice != 0 {
 		return
 	}
-	if p.Lacks&LacksLimit != 0 {
+	if lacks&LacksLimit != 0 {
 		a.namespaces = append(a.namespaces, f.id.Namespace)
 		return // the device is not kept from other namespaces
 	}
-	if p.Lacks&LacksMemory != 0 {
-		a.memory = max(a.memory, p.Need)
+	if lacks&LacksMemory != 0 {
+		a.memory = max(a.memory, need)
 	}
-	a.container = a.container || p.Lacks&LacksContainer != 0
-	a.host = a.host || p.Lacks&LacksHost != 0
+	a.container = a.container || lacks&LacksContainer != 0
+	a.host = a.host || lacks&LacksHost != 0
 }
 
 // groupAwaited is awaited for a namespace beyond the window: the wants of its flows inside

@@ -26,8 +26,15 @@ func (d *device) free() int {
 
 func (d *device) hasFree() bool { return d.free() > 0 }
 
-// anyFree reports whether any device has a free token.
-func (s *Scheduler) anyFree() bool { return slices.ContainsFunc(s.devices, (*device).hasFree) }
+// findFree lists the devices with a free token.
+func (s *Scheduler) findFree() {
+	s.free = s.free[:0]
+	for _, d := range s.devices {
+		if d.hasFree() {
+			s.free = append(s.free, d)
+		}
+	}
+}
 
 // AddDevice brings a device with its tokens D. A device that is leaving comes
 // back with its runs in flight.

@@ -32,22 +32,27 @@ type run struct {
 	need     int64 // memory of its device
 }
 
-// flow is one flow with its queue and its estimates.
+// flow is one flow with its queue and its estimates. The fields that each decision reads of
+// all flows come first: next to each other in memory, they are read sooner.
 type flow struct {
-	id     FlowID
-	group  *group
-	serial int64 // order of creation
-	work   Work
+	work  Work
+	group *group
 	virtualTime
+	setup    int64 // least setup on any device, as of the last survey
+	need     int64 // memory that a run needs, as of the last survey
+	inside   bool  // it and its namespace led by at most T, as of the last survey
+	ahead    bool  // it led the others of its namespace by more than T
+	dirty    bool  // in Scheduler.changed
+	reported State
+	queue    list.List // of *invocation, by age
+	flights  []*invocation
+	estimate int64 // mean service, 0 before the first completion
+	backoff  backoff
 
-	queue   list.List // of *invocation, by age
-	at      int       // its index in Scheduler.backlog while something is queued
-	flights []*invocation
-	weight  float64
-	setup   int64 // least setup on any device, as of the last survey
-	need    int64 // memory that a run needs, as of the last survey
-	inside  bool  // it and its namespace led by at most T, as of the last survey
-	ahead   bool  // it led the others of its namespace by more than T
+	id     FlowID
+	serial int64 // order of creation
+	at     int   // its index in Scheduler.backlog while something is queued
+	weight float64
 
 	waiting      bool  // its head waits for a container
 	waitingSince int64 // when that began
@@ -58,16 +63,11 @@ type flow struct {
 
 	lastSeen    int64 // last arrival, never before the first
 	iat         int64 // smoothed inter-arrival time, below 0 before the second arrival
-	estimate    int64 // mean service, 0 before the first completion
-	backoff     backoff
 	served      uint64
 	groupPassed int64 // passedOver of the group when the flow became known
 	known       bool  // a run has ended since its function was revised
 	last        Rule  // of its last grant
 	lastAt      int64
-
-	dirty    bool // in Scheduler.changed
-	reported State
 
 	deficit int64 // paella: its offset from the common counter; when not queued the deficit
 	batch   int   // batch: how many more of its queue belong to the batch

@@ -34,7 +34,7 @@ func (a *rank) before(b *rank) bool {
 func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 	s.clock(now)
 	s.waitUntil = never
-	if len(s.backlog) == 0 || !s.anyFree() {
+	if s.findFree(); len(s.backlog) == 0 || len(s.free) == 0 {
 		return Choice{}, false
 	}
 	s.survey()
@@ -158,15 +158,12 @@ func (s *Scheduler) beyondRank(f *flow) rank {
 // if less ran.
 func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok bool) {
 	s.misfits = s.misfits[:0]
-	for _, d := range s.devices {
-		if !d.hasFree() {
-			continue
-		}
+	for _, d := range s.free {
 		at := f.work.Placement(d.index)
 		at.Setup = time.Duration(clamped(at.Setup))
 		switch {
 		case !at.Fits:
-			s.misfits = append(s.misfits, misfit{d, at})
+			s.misfits = append(s.misfits, misfit{d, at.Lacks, at.Need})
 		case beyond && s.delays(d, f, at):
 			if at.Shares {
 				d.held = append(d.held, f)
@@ -179,7 +176,7 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 	case best == nil && !f.ahead && (s.rules.window || !beyond):
 		for _, m := range s.misfits {
 			a := s.awaits(f, m.device)
-			a.add(f, m.placement)
+			a.add(f, m.lacks, m.need)
 			a.host = a.host && s.rules.window // elsewhere another flow may have the claim to it
 		}
 		return nil, Placement{}, false
@@ -198,8 +195,9 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 
 // misfit is a device where a flow does not fit.
 type misfit struct {
-	device    *device
-	placement Placement
+	device *device
+	lacks  Lack
+	need   int64
 }
 
 // sooner orders two devices for a flow.

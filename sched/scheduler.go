@@ -42,6 +42,7 @@ type Scheduler struct {
 	iatSeen   bool
 
 	devices   []*device   // by index
+	free      []*device   // those with a free token, in this call of Next
 	misfits   []misfit    // buffer
 	waiters   []candidate // that could start and wait, in this call of Next
 	waitUntil int64       // earliest end of a wait seen by Next

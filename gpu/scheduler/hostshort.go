@@ -49,7 +49,6 @@ func (s *Scheduler) freeHost(granted bool) {
 	if !s.limited {
 		return
 	}
-	before := s.kept
 	s.kept = 0
 	if granted {
 		s.findClaim()
@@ -73,8 +72,6 @@ func (s *Scheduler) freeHost(granted bool) {
 		}
 	}
 	s.keepForClaim(freed)
-	if s.kept < before && !granted {
-	}
 }
 
 // claimShortfall returns the MiB that containers of the devices must give back for the claim:

@@ -25,22 +25,19 @@ func (w work) Outlook() (setup time.Duration, bytes int64, servable bool) {
 	}
 	rev := f.next()
 	setup = seconds(rev.cold.Expected())
-	need := s.need(nil, rev, nil)
+	need, hostless := s.need(nil, rev, nil), s.hostless(rev)
 	for _, dev := range s.devices {
 		if dev.lost != "" {
 			continue
 		}
-		own, kind := (*container)(nil), sched.Cold
 		if len(rev.containers) > 0 {
-			if own, kind, _ = s.serving(dev, rev); own != nil {
+			if own, kind, _ := s.serving(dev, rev); own != nil {
 				setup = min(setup, rev.setup(dev, own, kind))
+				servable = servable || !s.unfit(dev, s.need(dev, rev, own))
+				continue
 			}
 		}
-		here := need
-		if own != nil {
-			here = s.need(dev, rev, own)
-		}
-		servable = servable || !s.unfit(dev, here) && (own != nil || !s.hostless(rev))
+		servable = servable || !hostless && !s.unfit(dev, need)
 	}
 	return setup, need.Bytes + need.Context, servable
 }

@@ -14,12 +14,12 @@ type revision struct {
 	hostMB      int
 	width       int
 	noShim      bool
+	unstartable bool  // its last run could not be started
 	hint        int64 // the memory to reserve until a run was measured
-	measured    gpu.Footprint
 	cold        gpu.ColdStart
 	containers  []*container // not gone, in the order of their creation
-	invocations int          // queued and running
-	unstartable bool         // its last run could not be started
+	measured    gpu.Footprint
+	invocations int // queued and running
 }
 
 // addContainer enters a container of the revision.
@@ -76,6 +76,9 @@ func (f *flow) newest() *revision { return f.revs[len(f.revs)-1] }
 
 // next is the revision of the invocation that would run next.
 func (f *flow) next() *revision {
+	if len(f.revs) == 1 {
+		return f.revs[0]
+	}
 	if at := f.queue.Front(); at != nil {
 		return at.Value.(*invocation).rev
 	}
