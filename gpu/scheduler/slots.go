@@ -61,11 +61,11 @@ func (c *container) preferred(other *container) bool {
 	return c.used > other.used
 }
 
-// answering returns a container of a revision that could take another run except for the
-// bookkeeping and logs of an answered run, and that run. The answered run lends its slot to
-// the next run, which begins after the bookkeeping. That is sooner than a cold start, and a
-// caller that has its answer may call again before the bookkeeping is done. It returns nil if
-// there is no such container or the device keeps no containers.
+// answering returns a container in which a run has its answer, and that run. Its bookkeeping
+// and logs are not done yet, so it still has its slot. It lends the slot to the next run, which
+// begins after the bookkeeping: sooner than a cold start would. Callers often call again as
+// soon as they have an answer. answering returns nil if there is no such container or the
+// device keeps no containers.
 func (s *Scheduler) answering(dev *device, rev *revision) (*container, *run) {
 	if dev.kept > s.cfg.Pool.Size {
 		return nil, nil

@@ -80,9 +80,9 @@ const popularity = 1.5
 // and a third periodic, like the triggers in the Azure study.
 //
 // The published utilization is taken as the share of time in which the device was occupied,
-// including cold starts and transfers. WarmShare of it is warm work. The default of WarmShare
-// makes the occupied time under the paper's policy equal to the published figure, with our
-// memory sizes.
+// including cold starts and transfers. WarmShare is the part of this time that is warm work.
+// Its default makes the occupied time under the paper's policy equal to the published figure,
+// with our memory sizes.
 func azure(s Spec, w *Workload) error {
 	sample := azureSamples[s.TraceID]
 	fns := copies(catalogue[:], sample.functions)

@@ -319,9 +319,9 @@ func span(v []float64) string {
 // mqfq-sticky and of the best other policy, medians with their 95% intervals,
 // then each policy's mean latency over the lower bound.
 func GridCells(cells []GridCell) Table {
-	t := Table{Head: append(slices.Clone(serverHead), "over mqfq-sticky", "its low", "its high", "worst seed",
-		"best other", "over the best", "its low", "its high", "best p99", "over it", "its low", "its high",
-		"best over functions", "over it", "its low", "its high", "lower bound in s")}
+	t := Table{Head: append(slices.Clone(serverHead), "mean over mqfq-sticky", "low", "high", "worst seed",
+		"best mean", "mean over it", "mean low", "mean high", "best p99", "p99 over it", "p99 low", "p99 high",
+		"best over functions", "functions over it", "functions low", "functions high", "lower bound in s")}
 	for _, name := range gridRivals() {
 		t.Head = append(t.Head, name+" over the bound")
 	}

@@ -94,7 +94,7 @@ func (o Options) Apply(policy string) (Params, error) {
 	return p, p.Validate()
 }
 
-// copyTo sets the options that need no translation.
+// copyTo copies the options whose values are used as they are.
 func (o Options) copyTo(p *Params) {
 	set(&p.GPUs, o.Devices)
 	set((*Bytes)(&p.GPUMemory), o.Memory)
