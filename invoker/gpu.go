@@ -29,8 +29,6 @@ type gpuScheduler struct {
 	named      map[string]*actionContainer // the same by the containers' names
 	shares     hostMemory
 	assumed    assumedMemory
-	host       scheduler.HostMemory // as last reported, less the memory taken since
-	hostKnown  bool
 	past       history
 	failures   startFailures
 	warmStates *warmStates         // nil in classic mode
@@ -92,14 +90,14 @@ func (g *gpuScheduler) decide(now time.Duration) {
 	g.warmStates.observe(g.core, g.containers)
 }
 
-// reportHost reports the remaining host memory to the GPU scheduler if it has changed.
+// reportHost reports the pool's remaining memory to the GPU scheduler if the scheduler counts
+// on another amount. The pool is the owner of host memory.
 func (g *gpuScheduler) reportHost(now time.Duration) {
 	m := g.d.pool.Memory()
 	h := scheduler.HostMemory{Free: m.Free, Reclaimable: m.Spare, Needed: m.Needed}
-	if g.hostKnown && h == g.host {
+	if counted, known := g.core.Host(); known && counted == h {
 		return
 	}
-	g.host, g.hostKnown = h, true
 	g.take(now, scheduler.Event{Kind: scheduler.HostReported, Host: h})
 }
 
@@ -205,7 +203,6 @@ func (g *gpuScheduler) make(o scheduler.Order) {
 		return
 	}
 	ctr.gpu.reserved = o.HostMB
-	g.host.Free -= o.HostMB
 }
 
 func (g *gpuScheduler) enter(ctr *actionContainer) {

@@ -126,6 +126,10 @@ func (s *Scheduler) hostVictims(granted bool) (victims []*container, leaving, ob
 	return victims, leaving, obtainable
 }
 
+// Host returns the host memory that the scheduler counts on: the last report, less the memory
+// of the containers ordered since. It returns false before the first report.
+func (s *Scheduler) Host() (HostMemory, bool) { return s.host, s.limited }
+
 // Claimed returns the host memory, in MiB, that is set aside for a waiting flow, 0 for none.
 func (s *Scheduler) Claimed() int { return s.kept }
 
