@@ -122,6 +122,10 @@ func (c *completer) carryOut(p *pending, orders []delivery.Order) {
 			if err := c.journal.CommitHandback(p.ActivationID); err != nil {
 				c.log.Error("an activation that was given back is still in the journal: the next process answers it", keyActivation, p.ActivationID, "error", err)
 			}
+		case delivery.CommitBegin:
+			if p.Commit != nil {
+				p.Commit(p.BeginMarks())
+			}
 		case delivery.SendResult:
 			c.ack(p, activation.NewResult(p.TransID, o.End.Record))
 		case delivery.SendEvent:
@@ -142,20 +146,19 @@ func (c *completer) carryOut(p *pending, orders []delivery.Order) {
 	}
 }
 
-// begin reports that the action is about to run. It returns when the journal and Kafka's
-// feed have that. With an error the action must not run: ctx has ended.
+// begin reports that the action is about to run. It returns when the journal, or else Kafka's
+// broker, has that. With an error the action must not run: ctx has ended.
 func (c *completer) begin(ctx context.Context, p *pending) error {
-	for _, o := range c.orders(p, delivery.Event{Kind: delivery.Begun}) {
-		switch {
-		case o.Do == delivery.AppendBegin:
-			if err := c.journal.Begin(ctx, p.ActivationID); err != nil {
-				return err
-			}
-		case p.Begin != nil:
-			p.Begin()
-		}
+	orders := c.orders(p, delivery.Event{Kind: delivery.Begun})
+	if len(orders) == 0 || orders[0].Do != delivery.AppendBegin {
+		c.carryOut(p, orders)
+		return nil
 	}
-	return nil
+	written, err := c.journal.Begin(ctx, p.ActivationID, p.Attempts)
+	if err == nil && !written {
+		c.take(p, delivery.Event{Kind: delivery.Unwritten})
+	}
+	return err
 }
 
 // pass reports that another invoker is about to get a pending activation. It returns false

@@ -167,10 +167,10 @@ func (h fakeGPUHosts) Choose(context.Context, string, string) (int, error) { ret
 
 func (env *fixture) Blocked(namespace string) bool { return namespace == "blocked" }
 
-func (env *fixture) Begin(context.Context, activation.ID) error { return nil }
-func (env *fixture) BeginHandback(activation.ID) error          { return nil }
-func (env *fixture) AbortHandback(activation.ID)                {}
-func (env *fixture) CommitHandback(activation.ID) error         { return nil }
+func (env *fixture) Begin(context.Context, activation.ID, int) (bool, error) { return true, nil }
+func (env *fixture) BeginHandback(activation.ID) error                       { return nil }
+func (env *fixture) AbortHandback(activation.ID)                             {}
+func (env *fixture) CommitHandback(activation.ID) error                      { return nil }
 func (env *fixture) AppendFetched(activation.ID, []byte) (delivery.History, bool, error) {
 	return delivery.History{}, true, nil
 }

@@ -29,6 +29,7 @@ type clerk struct {
 	unacknowledged []string
 	order          []string // of the calls
 	done           int
+	away           bool // the journal's disk
 	accepted       int
 	now            time.Duration
 }
@@ -80,10 +81,13 @@ func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(batch int
 	return nil
 }
 
-func (c *clerk) Begin(context.Context, activation.ID) error { return nil }
-func (c *clerk) BeginHandback(activation.ID) error          { return nil }
-func (c *clerk) AbortHandback(activation.ID)                {}
-func (c *clerk) CommitHandback(activation.ID) error         { return nil }
+func (c *clerk) Begin(context.Context, activation.ID, int) (bool, error) {
+	c.order = append(c.order, "begun")
+	return !c.away, nil
+}
+func (c *clerk) BeginHandback(activation.ID) error  { return nil }
+func (c *clerk) AbortHandback(activation.ID)        {}
+func (c *clerk) CommitHandback(activation.ID) error { return nil }
 func (c *clerk) AppendFetched(activation.ID, []byte) (delivery.History, bool, error) {
 	return delivery.History{}, true, nil
 }
@@ -108,6 +112,33 @@ func (c *clerk) pendingOf(d Delivery, blocking bool) (*pending, *activation.Reco
 	c.completer.reserve(context.Background())
 	c.accepted++
 	return c.completer.accept(d), ofPending(m, acted()).record(activation.Response{}, times{}, at(1))
+}
+
+// TestStartIsLogged checks that the journal has the start of a run, and Kafka's commit has it
+// only without a journal or if the journal cannot write it.
+func TestStartIsLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		away, none bool
+		want       []string
+	}{
+		"in the journal":    {want: []string{"begun"}},
+		"disk is away":      {away: true, want: []string{"begun", "marks 5 3"}},
+		"without a journal": {none: true, want: []string{"marks 5 3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clerk := newClerk(false)
+			if clerk.away = c.away; c.none {
+				clerk.completer.journal = nil
+			}
+			p, _ := clerk.pendingOf(Delivery{History: delivery.Marked(3), Commit: func(killed, stopped delivery.Mark) {
+				clerk.order = append(clerk.order, fmt.Sprint("marks ", killed, stopped))
+			}}, false)
+			for range 2 {
+				check.NoError(t, clerk.completer.begin(t.Context(), p))
+			}
+			check.DeepEqual(t, clerk.order, c.want)
+		})
+	}
 }
 
 // Completing a pending activation a second time does nothing.

@@ -22,11 +22,12 @@ type Feed interface {
 
 // Delivery is one message. Done is called once, when nothing of the activation can be lost
 // any more: the broker has its acks and the database its record. Until then a crash delivers
-// the message again. Begin, if not nil, is called when the activation begins to run.
+// the message again. Commit, if not nil, is called when the activation begins to run and no
+// journal has that: it stores a mark for the next process in Kafka.
 type Delivery struct {
 	*activation.Message
 	Offset int64
-	Begin  func()
+	Commit func(killed, stopped delivery.Mark)
 	Done   func()
 	// History is the state in which earlier processes left the activation.
 	delivery.History
@@ -93,9 +94,11 @@ type Journal interface {
 	// returns the history of the activation, and false if this process has, or had, the
 	// activation.
 	AppendFetched(id activation.ID, message []byte) (delivery.History, bool, error)
-	// Begin is called before an action can have any effect. It may wait for a disk, and
-	// returns an error when ctx has ended: the activation must not run then.
-	Begin(ctx context.Context, id activation.ID) error
+	// Begin is called before an action can have any effect. attempts counts the processes
+	// that were killed during a run. Begin may wait for a disk, and returns an error when
+	// ctx has ended: the activation must not run then. written is false if the disk is in
+	// trouble.
+	Begin(ctx context.Context, id activation.ID, attempts int) (written bool, err error)
 	// KeepUnacknowledged stores the records of activations whose acks or records are not
 	// safe, so that the next process can send the same ends. It waits for a disk, and
 	// returns an error for each record that is not stored.

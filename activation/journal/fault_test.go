@@ -148,13 +148,18 @@ func TestOnlyCopyWaitsForTheDisk(t *testing.T) {
 	}
 	check.NoError(t, store(j, id(0), messageOf(0)))
 	check.NoError(t, os.Rename(dir, dir+"x"))
-	check.NoError(t, j.Begin(t.Context(), id(1)), "Kafka has the message")
+	written, err := j.Begin(t.Context(), id(1), 0)
+	check.NoError(t, err, "Kafka has the message")
+	check.That(t, !written, "the start is on a disk that is not there")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	check.ErrorIs(t, j.Begin(ended, id(0)), context.Canceled, "only the journal has the message, on a disk that is not there")
+	_, err = j.Begin(ended, id(0), 0)
+	check.ErrorIs(t, err, context.Canceled, "only the journal has the message, on a disk that is not there")
 	check.Equal(t, j.History(id(0)).State, Accepted, "it did not begin")
 	check.NoError(t, os.Rename(dir+"x", dir))
-	check.NoError(t, j.Begin(t.Context(), id(0)))
+	written, err = j.Begin(t.Context(), id(0), 0)
+	check.NoError(t, err)
+	check.That(t, written, "the disk is back")
 	check.Equal(t, again(t, j).History(id(0)).State, Started)
 }
 

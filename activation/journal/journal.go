@@ -5,8 +5,8 @@
 // acks or records are not confirmed. An earlier version stored messages from Kafka as well;
 // they are read in the same way.
 //
-// The metadata of the offset that is committed to Kafka repeats a part of these states, for
-// a process without this disk. If both know an activation, the later state counts.
+// The metadata of the offset that is committed to Kafka repeats the completed activations,
+// for a process without this disk. If both know an activation, the later state counts.
 //
 // Package delivery decides what follows from a state. On disk the journal is a log of
 // package wal.
@@ -214,29 +214,30 @@ func (e *entry) history() History {
 }
 
 // Begin is called before the action can have any effect: before /run, and before an /init
-// that runs code of the user. It returns when the start is written, or when the disk is in
-// trouble: the run goes on then, and Health reports the trouble. Only an activation whose
-// message the journal has waits for the disk, until ctx ends: without the entry the next
-// process would run it again.
-func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
+// that runs code of the user. attempts counts the processes that ended during a run, as far
+// as the caller knows. Begin returns when the start is written. If the disk is in trouble it
+// returns false, and Health reports the trouble. Only an activation whose message the journal
+// has waits for the disk, until ctx ends: without the entry the next process would run it
+// again.
+func (j *Journal) Begin(ctx context.Context, id activation.ID, attempts int) (written bool, err error) {
 	k := keyOf(id)
 	for begun := false; ; {
-		r, wait := j.begin(k, begun)
+		r, wait := j.begin(k, attempts, begun)
 		if !wait {
 			if err := r.Wait(); err == nil || !j.History(id).HasMessage {
-				return nil
+				return err == nil, nil
 			}
 			begun = true // and trouble came between
 		}
 		if err := j.log.Ready(ctx); err != nil {
-			return fmt.Errorf("begin activation %s: %w", id, err)
+			return false, fmt.Errorf("begin activation %s: %w", id, err)
 		}
 	}
 }
 
 // begin writes that an activation starts. If again is false, it does not repeat an entry.
 // wait is true if the caller must wait for the disk first.
-func (j *Journal) begin(k key, again bool) (r wal.PendingWrite, wait bool) {
+func (j *Journal) begin(k key, attempts int, again bool) (r wal.PendingWrite, wait bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.known[k]
@@ -250,7 +251,7 @@ func (j *Journal) begin(k key, again bool) (r wal.PendingWrite, wait bool) {
 	}
 	if !e.running {
 		e.running, e.state = true, Started
-		e.starts = min(e.starts+1, maxStarts)
+		e.starts = uint8(min(max(int(e.starts), attempts)+1, maxStarts))
 	}
 	return j.writeState(k, e), false
 }

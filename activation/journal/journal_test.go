@@ -47,7 +47,7 @@ func compactNow(j *Journal) {
 }
 
 // begin has an activation begin that need not wait for the disk.
-func begin(j *Journal, id activation.ID) { _ = j.Begin(context.Background(), id) }
+func begin(j *Journal, id activation.ID) { _, _ = j.Begin(context.Background(), id, 0) }
 
 func mustStore(t testing.TB, j *Journal, i int) {
 	t.Helper()
@@ -101,6 +101,20 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	check.Equal(t, left[0].Offset, 101)
 	check.Equal(t, left[0].Partition, 2)
 	check.Equal(t, left[0].History, want[1])
+}
+
+// Attempts that another log counted are added to the journal's.
+func TestAttemptsOfAnotherLogCount(t *testing.T) {
+	cfg := Config{Dir: t.TempDir()}
+	for life, attempts := range []int{0, 3, 0} {
+		j := open(t, cfg)
+		past := j.Delivered(id(1), 0, 1)
+		check.Equal(t, past.Crashes, []int{0, 1, 4}[life], "life %d", life)
+		written, err := j.Begin(t.Context(), id(1), attempts)
+		check.NoError(t, err)
+		check.That(t, written, "life %d: not written", life)
+		cfg.Dir = killed(t, j)
+	}
 }
 
 func TestMessagesComeBackInOrder(t *testing.T) {

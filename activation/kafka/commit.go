@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
@@ -19,8 +18,6 @@ type committer struct {
 	feed    *Feed
 	retrier *retry.Retrier
 	dirty   chan struct{}   // there is something to commit; one signal is enough
-	urgent  chan struct{}   // it should not wait
-	ends    atomic.Bool     // something was completed since the last commit
 	calls   context.Context // outlives the feed's, until Close gives up
 	cut     context.CancelFunc
 
@@ -31,26 +28,10 @@ type committer struct {
 func newCommitter(f *Feed) *committer {
 	c := &committer{
 		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"),
-		dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
-		single: make(chan struct{}, 1), client: f.cluster.client(f.cfg.Topic),
+		dirty: make(chan struct{}, 1), single: make(chan struct{}, 1), client: f.cluster.client(f.cfg.Topic),
 	}
 	c.calls, c.cut = context.WithCancel(context.Background())
 	return c
-}
-
-// completed records that a completion is to be committed.
-func (c *committer) completed() {
-	c.ends.Store(true)
-	c.changed(false)
-}
-
-// changed signals that there is something to commit. The commit does not wait for the interval
-// if urgent is set.
-func (c *committer) changed(urgent bool) {
-	signal(c.dirty)
-	if urgent {
-		signal(c.urgent)
-	}
 }
 
 func signal(ch chan struct{}) {
@@ -76,13 +57,8 @@ func (c *committer) run() {
 		case <-ctx.Done():
 			return
 		case <-interval.C:
-		case <-c.urgent:
 		}
-		pause := c.feed.cfg.CommitEvery
-		if !c.ends.Swap(false) {
-			pause /= 16 // without a journal, a started activation would run again after a crash
-		}
-		interval.Reset(pause)
+		interval.Reset(c.feed.cfg.CommitEvery)
 		c.commitUntil(ctx)
 	}
 }
@@ -195,6 +171,5 @@ func commitError(res *wirecommit.Response) error {
 // process would then read the older offset.
 func (c *committer) last(ctx context.Context) error {
 	defer c.client.close()
-	c.feed.closing()
 	return retry.Do(ctx, retry.Default(), func() error { return c.commit(c.calls) })
 }

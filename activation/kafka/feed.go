@@ -109,28 +109,33 @@ type Delivery struct {
 	// After is the time at which the broker had no unread record. The message was sent later,
 	// by the clock of this process. It is zero if there always was an unread record.
 	After time.Time
-	// Begun is set if an earlier process had begun to run the activation and did not end it.
-	// Attempts counts the processes that ended during a run without closing their feeds. Both
-	// cover the calls of Begin that were committed in time.
-	Begun    bool
-	Attempts int
+	// Mark is the last mark that an earlier process committed; 0 means none.
+	Mark uint8
 
 	partition *partition
-	run       *attempt
+	open      *openOffset
 }
 
-// Begin reports that the activation begins to run. It does not wait for anything.
-func (d Delivery) Begin() { d.partition.recordStart(d.run) }
-
-// AwaitCommit blocks until the broker has stored the start that Begin reported. It returns an
-// error only if ctx ends before that; the feed then commits the start later.
-func (d Delivery) AwaitCommit(ctx context.Context) error {
-	return retry.Do(ctx, retry.Default(), func() error { return d.partition.feed.commits.commit(ctx) })
+// Commit stores a mark of an open activation in the metadata of the offset, for the next
+// process. If the feed is closed before the activation is completed, its last commit has the
+// mark stopped instead. Commit blocks until the broker has the mark. It returns an error only
+// if ctx ends before that; the feed then commits the mark later.
+func (d Delivery) Commit(ctx context.Context, mark, stopped uint8) error {
+	f := d.partition.feed
+	f.mu.Lock()
+	d.partition.setMark(d.open, mark, stopped)
+	f.mu.Unlock()
+	signal(f.commits.dirty)
+	return retry.Do(ctx, retry.Default(), func() error { return f.commits.commit(ctx) })
 }
 
 // Done reports that the activation is completed: the broker has its acks, so a crash need not
 // run it again. Further calls are no-ops.
-func (d Delivery) Done() { d.partition.finish(d.run) }
+func (d Delivery) Done() {
+	d.partition.feed.mu.Lock()
+	defer d.partition.feed.mu.Unlock()
+	d.partition.completed(d.open)
+}
 
 // NewFeed starts a feed. It does not wait for a broker.
 func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {
@@ -255,16 +260,6 @@ func (f *Feed) interruptedSince() (last time.Time) {
 	return last
 }
 
-// closing marks the shutdown as clean: the last commit does not count running activations as
-// attempts that ended the process.
-func (f *Feed) closing() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range f.partitions {
-		p.close()
-	}
-}
-
 // uncommitted returns the values to commit for each partition that has changed since its last
 // commit.
 func (f *Feed) uncommitted() map[*partition]offsetCommit {
@@ -319,5 +314,10 @@ func (f *Feed) Close(ctx context.Context) error {
 	defer f.commits.cut()
 	defer context.AfterFunc(ctx, f.commits.cut)()
 	f.owned.Wait()
+	f.mu.Lock()
+	for _, p := range f.partitions {
+		p.close()
+	}
+	f.mu.Unlock()
 	return f.commits.last(ctx)
 }

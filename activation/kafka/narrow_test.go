@@ -15,7 +15,7 @@ func narrowed(t *testing.T) (*Feed, *partition) {
 	f := &Feed{
 		log: slog.New(slog.DiscardHandler), metadataChars: 1, changed: make(chan struct{}, 1), ctx: t.Context(),
 	}
-	f.commits = &committer{feed: f, dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	f.commits = &committer{feed: f, dirty: make(chan struct{}, 1)}
 	p := &partition{feed: f, ctx: t.Context(), want: make(chan struct{}, 1), reader: &partitionReader{}}
 	p.startAt(0, true, offsetMetadata{})
 	for offset := range int64(100) {

@@ -12,29 +12,27 @@ import (
 )
 
 // offsetMetadata is the metadata of a commit. Kafka stores it with the offset. It names the
-// completed offsets above the committed one, the open offsets whose activations had begun to
-// run, and the last record read. A program that ignores metadata, such as the original
-// invoker, resumes at the offset.
+// completed offsets above the committed one, the marks of open offsets, and the last record
+// read. A program that ignores metadata, such as the original invoker, resumes at the offset.
 //
 // Its text is the base64 of a version byte, a CRC-32C (four bytes) over version, offset and
 // the rest, and varints, see write.
 type offsetMetadata struct {
-	done  []offsetRange // rising, above the committed offset, with gaps between them
-	tried []attempt     // ascending; no overlap with done
-	last  lastRecord
+	done   []offsetRange // rising, above the committed offset, with gaps between them
+	marked []openOffset  // ascending; no overlap with done
+	last   lastRecord
 }
 
 const (
 	metadataVersion = 2
 	metadataHead    = 5  // bytes before the varints
-	metadataRest    = 40 // bytes that are neither attempts nor ranges, at most
+	metadataRest    = 40 // bytes that are neither marks nor ranges, at most
 	// metadataChars is the default of brokers for offset.metadata.max.bytes.
 	metadataChars = 4096
 	// maxWindow bounds how far from the committed offset metadata reaches.
 	maxWindow = 1 << 24
-	// maxAttempts is the largest count of attempts, so that an attempt takes a byte. An
-	// activation is given up long before.
-	maxAttempts = 1<<6 - 1
+	// maxMark is the largest mark, so that a mark takes a byte.
+	maxMark = 1<<7 - 1
 )
 
 var (
@@ -49,7 +47,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // the fixed part does not fit.
 func (n *offsetMetadata) encode(committed int64, chars int) (text string, whole bool) {
 	done := n.done[:sort.Search(len(n.done), func(i int) bool { return n.done[i].end-committed > maxWindow })]
-	count := len(n.tried) + len(done)
+	count := len(n.marked) + len(done)
 	b := n.write(committed, count)
 	if limit := base64.RawURLEncoding.DecodedLen(chars); len(b) > limit {
 		over := sort.Search(count, func(i int) bool { return len(n.write(committed, i)) > limit })
@@ -61,7 +59,7 @@ func (n *offsetMetadata) encode(committed int64, chars int) (text string, whole 
 	}
 	b[0] = metadataVersion
 	binary.BigEndian.PutUint32(b[1:], metadataSum(b, committed))
-	return base64.RawURLEncoding.EncodeToString(b), count == len(n.tried)+len(n.done)
+	return base64.RawURLEncoding.EncodeToString(b), count == len(n.marked)+len(n.done)
 }
 
 func metadataSum(b []byte, committed int64) uint32 {
@@ -69,7 +67,7 @@ func metadataSum(b []byte, committed int64) uint32 {
 	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, b[metadataHead:])
 }
 
-// write encodes the last record, then the attempts, then the ranges of completed offsets. It
+// write encodes the last record, then the marks, then the ranges of completed offsets. It
 // writes the first count entries of the two lists together. Each list begins with its length.
 // Each offset is encoded as its distance from the end of the entry before.
 func (n *offsetMetadata) write(committed int64, count int) []byte {
@@ -81,19 +79,15 @@ func (n *offsetMetadata) write(committed int64, count int) []byte {
 	} else {
 		b = append(b, 0)
 	}
-	tried := n.tried[:min(count, len(n.tried))]
-	b = binary.AppendUvarint(b, uint64(len(tried)))
+	marked := n.marked[:min(count, len(n.marked))]
+	b = binary.AppendUvarint(b, uint64(len(marked)))
 	at := committed
-	for _, t := range tried {
-		b = binary.AppendUvarint(b, uint64(t.offset-at))
-		word := uint64(min(t.attempts, maxAttempts)) << 1
-		if t.begun {
-			word |= 1
-		}
-		b = binary.AppendUvarint(b, word)
-		at = t.offset + 1
+	for _, o := range marked {
+		b = binary.AppendUvarint(b, uint64(o.offset-at))
+		b = binary.AppendUvarint(b, uint64(o.mark))
+		at = o.offset + 1
 	}
-	done := n.done[:count-len(tried)]
+	done := n.done[:count-len(marked)]
 	b = binary.AppendUvarint(b, uint64(len(done)))
 	at = committed
 	for _, s := range done {
@@ -161,8 +155,7 @@ func (r *varints) metadata(committed int64) (n offsetMetadata) {
 	at := committed
 	for range r.next(uint64(r.input.Len())) {
 		at += r.next(maxWindow)
-		word := r.next(2*maxAttempts + 1)
-		n.tried = append(n.tried, attempt{offset: at, attempts: int(word >> 1), begun: word&1 == 1})
+		n.marked = append(n.marked, openOffset{offset: at, mark: uint8(r.next(maxMark))})
 		at++
 	}
 	at = committed
@@ -177,8 +170,8 @@ func (r *varints) metadata(committed int64) (n offsetMetadata) {
 }
 
 // metadataFits reports whether the metadata of open offsets within a window fits in chars
-// characters, in whatever order they complete. The worst case: every open offset was tried and
-// is followed by a completed range. This takes a word, two gaps and a length per open offset.
+// characters, in whatever order they complete. The worst case: every open offset has a mark and
+// is followed by a completed range. This takes a mark, two gaps and a length per open offset.
 // The gaps and lengths add up to at most twice the window, which bounds the number of varints
 // with an additional byte.
 func metadataFits(open, window int64, chars int) bool {

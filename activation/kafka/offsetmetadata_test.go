@@ -19,7 +19,7 @@ func sample(r *rand.Rand, ranges int) (int64, offsetMetadata) {
 	at := position
 	for range ranges {
 		if r.IntN(3) == 0 {
-			n.tried = append(n.tried, attempt{offset: at, attempts: r.IntN(4), begun: r.IntN(2) == 0})
+			n.marked = append(n.marked, openOffset{offset: at, mark: uint8(r.IntN(maxMark + 1))})
 		}
 		s := offsetRange{from: at + 1 + r.Int64N(1<<r.IntN(8))}
 		s.end = s.from + 1 + r.Int64N(1<<r.IntN(12))
@@ -44,6 +44,23 @@ func TestOffsetMetadataIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+// The text was written by 30acbbfc, which counted starts and attempts itself. Its words are the
+// marks of package delivery.
+func TestOffsetMetadataOfAFormerVersionIsRead(t *testing.T) {
+	const text = "AshnWkQBErlggKCr_vliAgAFAgECAQIBBg"
+	want := offsetMetadata{
+		last:   lastRecord{offset: 1009, sum: 12345, newest: 1_700_000_000_000, ok: true},
+		done:   []offsetRange{{1001, 1003}, {1004, 1010}},
+		marked: []openOffset{{offset: 1000, mark: 2<<1 | 1}, {offset: 1003, mark: 1}},
+	}
+	got, err := decodeOffsetMetadata(text, 1000)
+	check.NoError(t, err)
+	check.DeepEqual(t, got, want)
+	again, whole := got.encode(1000, metadataChars)
+	check.Equal(t, again, text)
+	check.That(t, whole, "it does not fit")
+}
+
 // Entries that do not fit are dropped from the end. The remaining entries are correct.
 func TestOffsetMetadataKeepsToTheLimit(t *testing.T) {
 	for seed := range uint64(200) {
@@ -59,8 +76,8 @@ func TestOffsetMetadataKeepsToTheLimit(t *testing.T) {
 		if !reflect.DeepEqual(got.done, n.done[:len(got.done):len(got.done)]) && len(got.done) > 0 {
 			t.Fatalf("seed %d: runs that were not written", seed)
 		}
-		if !reflect.DeepEqual(got.tried, n.tried[:len(got.tried):len(got.tried)]) && len(got.tried) > 0 {
-			t.Fatalf("seed %d: tries that were not written", seed)
+		if !reflect.DeepEqual(got.marked, n.marked[:len(got.marked):len(got.marked)]) && len(got.marked) > 0 {
+			t.Fatalf("seed %d: marks that were not written", seed)
 		}
 	}
 	text, whole := (&offsetMetadata{}).encode(7, 4)
@@ -71,15 +88,15 @@ func TestOffsetMetadataKeepsToTheLimit(t *testing.T) {
 // One open activation with thousands of completed ones above it takes a few bytes. The usual
 // state under load is short, too.
 func TestOffsetMetadataIsShort(t *testing.T) {
-	n := offsetMetadata{last: lastRecord{offset: 6000, sum: 1 << 31, newest: 1 << 41, ok: true}, done: []offsetRange{{1001, 6001}}, tried: []attempt{{offset: 1000, here: true}}}
+	n := offsetMetadata{last: lastRecord{offset: 6000, sum: 1 << 31, newest: 1 << 41, ok: true}, done: []offsetRange{{1001, 6001}}, marked: []openOffset{{offset: 1000, mark: 3}}}
 	text, _ := n.encode(1000, metadataChars)
 	check.AtMost(t, len(text), 40, "characters for one open activation")
 	r := rand.New(rand.NewPCG(5, 5))
 	var p progress
 	for o := range int64(100_000) {
-		run := p.deliver(record{offset: o}).run
+		open := p.deliver(record{offset: o}).open
 		if r.IntN(500) > 0 {
-			p.end(run)
+			p.end(open)
 		}
 	}
 	text, whole := p.metadata(metadataChars).encode(p.offset(), metadataChars)
@@ -115,7 +132,7 @@ func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
 				}
 				if stays && left < open {
 					left++
-					*p.deliver(record{offset: o}).run = attempt{offset: o, attempts: 3, begun: true}
+					p.deliver(record{offset: o}).open.mark = maxMark
 				}
 			}
 			p.skipTo(window)
@@ -223,11 +240,11 @@ func BenchmarkOffsetMetadata(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const window = 10_000
 	for o := range int64(window) {
-		run := p.deliver(record{offset: o}).run
+		open := p.deliver(record{offset: o}).open
 		if o > 0 && (o < window-64 || r.IntN(2) == 0) {
-			p.end(run)
+			p.end(open)
 		} else {
-			p.start(run)
+			p.setMark(open, 3, 1)
 		}
 	}
 	b.ReportAllocs()
@@ -244,15 +261,14 @@ func TestOffsetMetadataIsWordsThatABrokerTakes(t *testing.T) {
 	check.That(t, !strings.ContainsFunc(text, func(r rune) bool { return r < '-' || r > 'z' }), "%.60s", text)
 }
 
-// Activations that had begun to run and have expired since are not in the metadata, because
-// they lie below the offset.
+// The marks of expired activations are not in the metadata, because they lie below the offset.
 func TestOffsetMetadataWithoutWhatExpired(t *testing.T) {
 	var p progress
-	kept := attempt{offset: 12, begun: true}
-	p.resume(5, offsetMetadata{tried: []attempt{{offset: 5, attempts: 1, begun: true}, kept}})
+	kept := openOffset{offset: 12, mark: 1}
+	p.resume(5, offsetMetadata{marked: []openOffset{{offset: 5, mark: 3}, kept}})
 	p.skipTo(10)
 	text, _ := p.metadata(metadataChars).encode(p.offset(), metadataChars)
 	m, err := decodeOffsetMetadata(text, 10)
 	check.NoError(t, err)
-	check.DeepEqual(t, m.tried, []attempt{kept}, "read %+v, %v, want %+v alone", m.tried, err, kept)
+	check.DeepEqual(t, m.marked, []openOffset{kept}, "read %+v, %v, want %+v alone", m.marked, err, kept)
 }

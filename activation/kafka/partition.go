@@ -222,9 +222,9 @@ func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	if committed {
 		p.confirmed = offset
 	}
-	if len(m.done)+len(m.tried) > 0 {
+	if len(m.done)+len(m.marked) > 0 {
 		f.log.Info("resuming between activations that have ended",
-			"partition", p.index, "offset", offset, "upTo", m.last.offset, "begun", len(p.earlier))
+			"partition", p.index, "offset", offset, "upTo", m.last.offset, "marked", len(p.earlier))
 	}
 }
 
@@ -267,31 +267,15 @@ func (p *partition) deliver(first *record) (Delivery, bool) {
 	f.stats.Undecodable++
 	f.undecodable.Log(f.log, slog.LevelError, "activation message cannot be decoded, skipped",
 		"partition", p.index, "offset", r.offset, "bytes", len(r.value), "error", err)
-	p.completed(d.run)
+	p.completed(d.open)
 	return Delivery{}, false
 }
 
-// recordStart records that an activation begins to run. If it had begun before, it may be the cause
-// of a crash, so the further attempt is committed at once.
-func (p *partition) recordStart(run *attempt) {
-	p.feed.mu.Lock()
-	defer p.feed.mu.Unlock()
-	if news, again := p.start(run); news {
-		p.feed.commits.changed(again)
-	}
-}
-
-// finish records that an activation is completed.
-func (p *partition) finish(run *attempt) {
-	p.feed.mu.Lock()
-	defer p.feed.mu.Unlock()
-	p.completed(run)
-}
-
-func (p *partition) completed(run *attempt) {
-	if p.progress.end(run) {
+// completed records that an activation is completed. The caller must hold the feed's lock.
+func (p *partition) completed(o *openOffset) {
+	if p.progress.end(o) {
 		signal(p.feed.changed)
-		p.feed.commits.completed()
+		signal(p.feed.commits.dirty)
 	}
 }
 

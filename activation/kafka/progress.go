@@ -6,25 +6,23 @@ import (
 	"sort"
 )
 
-// progress is the state of one partition: the open offsets, the completed ones, those whose
-// activations have begun to run, and the last record read. Offsets are handed out in order and
-// completed in any order. A commit names the offset below which all are completed, and the
-// completed offsets above it, so a restart repeats none of them. It is not safe for concurrent
-// use.
+// progress is the state of one partition: the open offsets, the completed ones, and the last
+// record read. Offsets are handed out in order and completed in any order. A commit names the
+// offset below which all are completed, and the completed offsets above it, so a restart
+// repeats none of them. It is not safe for concurrent use.
 //
 // Invariant: open is ascending and below next. The ranges of ahead are ascending, begin above
 // next and have gaps between them. Each offset below next that is not open is completed.
 type progress struct {
-	located bool       // it is known where to begin
-	open    []*attempt // handed out and not completed
-	next    int64      // no offset from here on was handed out
-	// Completions and starts of an earlier process at offsets that this process has not
+	located bool          // it is known where to begin
+	open    []*openOffset // handed out and not completed
+	next    int64         // no offset from here on was handed out
+	// Completions and marks of an earlier process at offsets that this process has not
 	// reached yet.
 	ahead   []offsetRange
-	earlier []*attempt // rising
+	earlier []*openOffset // rising
 
 	last      lastRecord
-	closing   bool   // the shutdown is clean: running activations are not counted as attempts
 	changes   uint64 // rises with whatever is to be committed
 	committed uint64 // changes that the broker has
 }
@@ -32,16 +30,12 @@ type progress struct {
 // offsetRange is a run of offsets, from the first to the one before end.
 type offsetRange struct{ from, end int64 }
 
-// attempt is an offset whose activation has not ended, with the number of runs that had begun.
-type attempt struct {
-	offset   int64
-	attempts int  // runs that ended with the process
-	begun    bool // an earlier process had begun to run it
-	here     bool // this process has begun to run it, which the metadata counts as one attempt more
+// openOffset is an offset that is not completed.
+type openOffset struct {
+	offset  int64
+	mark    uint8 // the caller's mark in the metadata; 0: none
+	stopped uint8 // the mark to commit when the feed is closed
 }
-
-// tried reports whether the activation has begun to run, here or before.
-func (a *attempt) tried() bool { return a.begun || a.here || a.attempts > 0 }
 
 // lastRecord identifies a log. If a log has a different record at the offset, or none, it is a
 // different log.
@@ -56,9 +50,9 @@ type lastRecord struct {
 func (p *progress) resume(offset int64, m offsetMetadata) {
 	p.located, p.next, p.ahead, p.last = true, offset, slices.Clone(m.done), m.last
 	p.open, p.earlier = nil, nil
-	for _, t := range m.tried {
-		if !p.finished(t.offset) {
-			p.earlier = append(p.earlier, &t)
+	for _, o := range m.marked {
+		if o.stopped = o.mark; !p.finished(o.offset) {
+			p.earlier = append(p.earlier, &o)
 		}
 	}
 }
@@ -76,18 +70,18 @@ func (p *progress) deliver(r record) Delivery {
 	if r.offset < p.next {
 		panic("kafka: offsets are handed out out of order")
 	}
-	run := &attempt{offset: r.offset}
+	o := &openOffset{offset: r.offset}
 	if i, found := find(p.earlier, r.offset); found {
-		run = p.earlier[i]
+		o = p.earlier[i]
 		p.earlier = slices.Delete(p.earlier, i, i+1)
 	}
-	p.open = append(p.open, run)
+	p.open = append(p.open, o)
 	p.skipTo(r.offset + 1)
-	return Delivery{Offset: r.offset, Timestamp: r.time, Begun: run.begun, Attempts: run.attempts, run: run}
+	return Delivery{Offset: r.offset, Timestamp: r.time, Mark: o.mark, open: o}
 }
 
-// find searches for an offset in attempts, which are in ascending order.
-func find(all []*attempt, offset int64) (i int, found bool) {
+// find searches for an offset in a list in ascending order.
+func find(all []*openOffset, offset int64) (i int, found bool) {
 	return sort.Find(len(all), func(i int) int { return int(offset - all[i].offset) })
 }
 
@@ -99,35 +93,31 @@ func (p *progress) skipTo(offset int64) {
 		p.next = max(p.next, p.ahead[0].end)
 		p.ahead = p.ahead[1:]
 	}
-	i, _ := find(p.earlier, p.next) // earlier starts below next have expired
+	i, _ := find(p.earlier, p.next) // earlier marks below next have expired
 	p.earlier = p.earlier[i:]
 }
 
 // isOpen reports whether an activation is still open. Otherwise it is completed, or its record
 // is gone.
-func (p *progress) isOpen(run *attempt) bool {
-	i, found := find(p.open, run.offset)
-	return found && p.open[i] == run
+func (p *progress) isOpen(o *openOffset) bool {
+	i, found := find(p.open, o.offset)
+	return found && p.open[i] == o
 }
 
-// start records that an activation begins to run. news is false if that was recorded before.
-// again is true if the activation had begun in an earlier process.
-func (p *progress) start(run *attempt) (news, again bool) {
-	if run.here || !p.isOpen(run) {
-		return false, false
+// setMark sets the marks of an open activation. It is a no-op after the end.
+func (p *progress) setMark(o *openOffset, mark, stopped uint8) {
+	if p.isOpen(o) {
+		o.mark, o.stopped = min(mark, maxMark), min(stopped, maxMark)
+		p.changes++
 	}
-	again = run.tried()
-	run.here = true
-	p.changes++
-	return true, again
 }
 
 // end records that an activation is completed, and reports whether that is news.
-func (p *progress) end(run *attempt) bool {
-	if !p.isOpen(run) {
+func (p *progress) end(o *openOffset) bool {
+	if !p.isOpen(o) {
 		return false
 	}
-	i, _ := find(p.open, run.offset)
+	i, _ := find(p.open, o.offset)
 	p.open = slices.Delete(p.open, i, i+1)
 	p.changes++
 	return true
@@ -135,7 +125,7 @@ func (p *progress) end(run *attempt) bool {
 
 // cut forgets all offsets from the given one on, because the log was replaced there.
 func (p *progress) cut(offset int64) {
-	above := func(a *attempt) bool { return a.offset >= offset }
+	above := func(o *openOffset) bool { return o.offset >= offset }
 	p.open = slices.DeleteFunc(p.open, above)
 	p.earlier = slices.DeleteFunc(p.earlier, above)
 	p.next = min(p.next, offset)
@@ -147,12 +137,13 @@ func (p *progress) cut(offset int64) {
 	p.changes++
 }
 
-// close marks the shutdown as clean: from now on commits do not count running activations as
-// attempts.
+// close sets the marks for the last commit.
 func (p *progress) close() {
-	p.closing = true
-	if slices.ContainsFunc(p.open, func(a *attempt) bool { return a.here }) {
-		p.changes++
+	for _, o := range p.open {
+		if o.mark != o.stopped {
+			o.mark = o.stopped
+			p.changes++
+		}
 	}
 }
 
@@ -187,37 +178,24 @@ func (p *progress) finished(offset int64) bool {
 func (p *progress) metadata(chars int) *offsetMetadata {
 	m := &offsetMetadata{last: p.last}
 	at := p.offset()
-	for _, a := range p.open {
+	for _, o := range slices.Concat(p.open, p.earlier) {
+		if o.mark != 0 {
+			m.marked = append(m.marked, openOffset{offset: o.offset, mark: o.mark})
+		}
+	}
+	for _, o := range p.open {
 		if len(m.done) > chars/2 {
-			return m.addTried(p)
+			return m
 		}
-		if at < a.offset {
-			m.done = append(m.done, offsetRange{at, a.offset})
+		if at < o.offset {
+			m.done = append(m.done, offsetRange{at, o.offset})
 		}
-		at = a.offset + 1
+		at = o.offset + 1
 	}
 	if at < p.next {
 		m.done = append(m.done, offsetRange{at, p.next})
 	}
 	m.done = append(m.done, p.ahead...)
-	return m.addTried(p)
-}
-
-// addTried adds the activations that have begun to run.
-func (m *offsetMetadata) addTried(p *progress) *offsetMetadata {
-	for _, a := range slices.Concat(p.open, p.earlier) {
-		run := *a
-		if !run.tried() {
-			continue
-		}
-		if run.here {
-			run.begun = true
-			if !p.closing {
-				run.attempts++
-			}
-		}
-		m.tried = append(m.tried, run)
-	}
 	return m
 }
 

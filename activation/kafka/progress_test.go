@@ -39,15 +39,15 @@ func (h *history) open() (n int) {
 type tracked struct {
 	progress
 	history
-	runs map[int64]*attempt
+	runs map[int64]*openOffset
 }
 
 func track(start int64) *tracked {
-	return &tracked{progress: progress{next: start}, history: history{first: start, done: map[int64]bool{}}, runs: map[int64]*attempt{}}
+	return &tracked{progress: progress{next: start}, history: history{first: start, done: map[int64]bool{}}, runs: map[int64]*openOffset{}}
 }
 
 func (h *tracked) begin(o int64) {
-	h.runs[o] = h.deliver(record{offset: o}).run
+	h.runs[o] = h.deliver(record{offset: o}).open
 	h.begun = append(h.begun, o)
 }
 
@@ -57,7 +57,7 @@ func (h *tracked) finish(t *testing.T, o int64) {
 	t.Helper()
 	run := h.runs[o]
 	if run == nil {
-		run = &attempt{offset: o} // of another process
+		run = &openOffset{offset: o} // of another process
 	}
 	got, want := h.end(run), h.runs[o] != nil && !h.done[o]
 	check.Equal(check.Must(t), got, want, "the end of %d is news", o)
@@ -104,9 +104,9 @@ func hole(r *rand.Rand) int64 {
 
 func TestProgressForgetsWhatIsCompleted(t *testing.T) {
 	var p progress
-	var runs []*attempt
+	var runs []*openOffset
 	for o := range int64(1_000_000) {
-		if runs = append(runs, p.deliver(record{offset: o}).run); o >= 100 {
+		if runs = append(runs, p.deliver(record{offset: o}).open); o >= 100 {
 			p.end(runs[0])
 			runs = runs[1:]
 		}

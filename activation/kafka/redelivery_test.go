@@ -30,6 +30,13 @@ func (b *fixture) saved(f *Feed) {
 	b.await("everything to be committed", func() bool { return len(f.uncommitted()) == 0 })
 }
 
+// begin commits the marks of an activation that begins to run, as package delivery makes them:
+// a bit for the start, and above it the number of killed processes.
+func (b *fixture) begin(d Delivery) {
+	b.t.Helper()
+	b.must(d.Commit(b.ctx(), (d.Mark|1)+2, d.Mark|1))
+}
+
 // nothing checks that the next delivery is a message that is sent now.
 func (b *fixture) nothing(f *Feed, topic string, next int) Delivery {
 	b.t.Helper()
@@ -86,7 +93,7 @@ func TestFinishedIsKnownOverSeveralStarts(t *testing.T) {
 	for range 3 {
 		b.must(f.Close(b.ctx()))
 		f = b.feed(topic)
-		b.next(f, 0).Begin()
+		b.begin(b.next(f, 0))
 	}
 	b.next(f, 50).Done()
 	b.saved(f)
@@ -110,16 +117,13 @@ func (b *fixture) rareCommits() (f *Feed, topic string, second Delivery) {
 	return f, topic, second
 }
 
-// After Keep has returned, the next process knows the start, however rarely commits are due.
+// After Commit has returned, the next process knows the start, however rarely commits are due.
 func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 	b := newFakeFixture(t)
 	f, topic, second := b.rareCommits()
-	second.Begin()
-	check.NoError(t, second.AwaitCommit(t.Context()))
+	b.begin(second)
 	b.kill(f)
-	d := b.next(b.feed(topic), 1)
-	check.That(check.Must(t), d.Begun, "begun %v, attempts %d", d.Begun, d.Attempts)
-	check.Equal(t, d.Attempts, 1)
+	check.Equal(t, b.next(b.feed(topic), 1).Mark, 3, "begun, and killed once")
 }
 
 // While a group rebalances its broker refuses commits for a moment.
@@ -134,16 +138,15 @@ func TestKeepTriesAgain(t *testing.T) {
 		}
 		return refuseCommit(req, kerr.RebalanceInProgress.Code), nil, true
 	})
-	second.Begin()
-	check.NoError(t, second.AwaitCommit(t.Context()))
-	check.That(t, b.next(b.feed(topic), 1).Begun, "the start is not known")
+	b.begin(second)
+	check.Equal(t, b.next(b.feed(topic), 1).Mark, 3, "the start is not known")
 	b.must(f.Close(b.ctx()))
 }
 
-// A broker that answers no commit delays a run for no longer than Keep may take.
+// A broker that answers no commit delays a run for no longer than Commit may take.
 func TestKeepDoesNotWaitForAnotherCommit(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topicOf(messages(0, 1)...)
+	topic := b.topicOf(messages(0, 2)...)
 	f := b.feed(topic)
 	came, release := make(chan struct{}, 1), make(chan struct{})
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -152,20 +155,20 @@ func TestKeepDoesNotWaitForAnotherCommit(t *testing.T) {
 		b.fake.SleepControl(func() { <-release })
 		return nil, nil, false
 	})
-	d := b.next(f, 0)
-	d.Begin()
-	check.Receive(t, came) // that the activation begins is being committed
+	b.next(f, 0).Done()
+	check.Receive(t, came) // the completion is being committed
+	d := b.next(f, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	kept := make(chan struct{})
 	go func() {
-		_ = d.AwaitCommit(ctx)
+		_ = d.Commit(ctx, 3, 1)
 		close(kept)
 	}()
 	select {
 	case <-kept:
 	case <-time.After(5 * time.Second):
-		t.Error("Keep waits for a commit that is not answered")
+		t.Error("Commit waits for a commit that is not answered")
 	}
 	close(release)
 	b.must(f.Close(b.ctx()))
@@ -192,7 +195,7 @@ func TestHistoriesOfStartsAndEnds(t *testing.T) {
 				d := b.next(f, n)
 				last = n
 				if r.IntN(4) == 0 {
-					d.Begin()
+					b.begin(d)
 				}
 				open = append(open, d)
 				if r.IntN(total) == 0 {
@@ -222,8 +225,8 @@ func TestAttemptsAreCounted(t *testing.T) {
 		topic := b.topicOf(messages(0, 3)...)
 		want := func(d Delivery, attempts int, begun bool) {
 			b.t.Helper()
-			check.Equal(check.Must(b.t), d.Attempts, attempts, "message %d", number(d))
-			check.Equal(check.Must(b.t), d.Begun, begun, "message %d", number(d))
+			check.Equal(check.Must(b.t), int(d.Mark>>1), attempts, "message %d", number(d))
+			check.Equal(check.Must(b.t), d.Mark&1 == 1, begun, "message %d", number(d))
 		}
 		for life := range 4 {
 			f := b.feed(topic)
@@ -231,8 +234,8 @@ func TestAttemptsAreCounted(t *testing.T) {
 				d := b.next(f, n)
 				if n == 1 {
 					want(d, life, life > 0)
-					d.Begin()
-					d.Begin()
+					b.begin(d)
+					b.begin(d)
 				} else {
 					want(d, 0, false)
 				}
@@ -245,7 +248,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 			b.next(f, 0).Done()
 			d := b.next(f, 1)
 			want(d, 4, true)
-			d.Begin()
+			b.begin(d)
 			waiting := b.next(f, 2)
 			want(waiting, 0, false)
 			b.must(f.Close(b.ctx()))
@@ -277,7 +280,7 @@ func rewrite(b *fixture, topic string) string {
 func TestSecondAttemptIsCommittedAtOnce(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topicOf(messages(0, 3)...)
-	n := offsetMetadata{tried: []attempt{{offset: 1, attempts: 1, begun: true}}}
+	n := offsetMetadata{marked: []openOffset{{offset: 1, mark: 3}}}
 	text, _ := n.encode(0, metadataChars)
 	b.commit(topic, topic, 0, text)
 	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
@@ -285,11 +288,11 @@ func TestSecondAttemptIsCommittedAtOnce(t *testing.T) {
 	b.next(f, 0).Done()
 	b.await("the first commit", func() bool { return b.committed(topic, topic) == 1 })
 	again := b.next(f, 1)
-	again.Begin()
+	b.begin(again)
 	b.await("the second attempt to be committed", func() bool {
 		offset, text := b.committedMetadata(topic, topic)
 		n, err := decodeOffsetMetadata(text, offset)
-		return err == nil && len(n.tried) == 1 && n.tried[0].attempts == 2
+		return err == nil && len(n.marked) == 1 && n.marked[0].mark == 5
 	})
 }
 
@@ -354,7 +357,7 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 			break
 		}
 		d := b.next(f, n)
-		d.Begin()
+		b.begin(d)
 		if n%3 == 0 {
 			left = append(left, d)
 			continue

@@ -59,7 +59,7 @@ func (p *partition) cutAt(offset int64) {
 	p.position = min(p.position, offset)
 	p.reader.offset = p.position
 	signal(f.changed) // forgotten activations will not complete
-	f.commits.changed(true)
+	signal(f.commits.dirty)
 }
 
 // reposition moves the offset into the log if the offset lies outside: the next record has
@@ -98,6 +98,6 @@ func (p *partition) skipExpired(start int64) {
 	if len(p.open) == 0 && p.offset() < start { // otherwise the committed offset waits for the open activations
 		p.skipTo(start)
 		p.changes++
-		f.commits.changed(true)
+		signal(f.commits.dirty)
 	}
 }

@@ -22,8 +22,8 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 	for i, c := range []string{"a", "b", "c"} {
 		j.Delivered(id(c), 0, int64(i))
 	}
-	_ = j.Begin(t.Context(), id("b"))
-	_ = j.Begin(t.Context(), id("c"))
+	_, _ = j.Begin(t.Context(), id("b"), 0)
+	_, _ = j.Begin(t.Context(), id("c"), 0)
 	j.Completed(id("c"))
 	check.NoError(t, j.Close())
 	if j, err = journal.Open(cfg); err != nil {
@@ -69,7 +69,7 @@ func TestEveryMessageOfAnActivationRuns(t *testing.T) {
 	d, used := deliver(0)
 	check.That(t, used, "the first: %+v", d)
 	check.Equal(t, d.NotJournaled, false)
-	_ = j.Begin(t.Context(), id)
+	_, _ = j.Begin(t.Context(), id, 0)
 	j.Completed(id)
 	for offset := range int64(3) {
 		d, used := deliver(offset + 1)
@@ -110,7 +110,7 @@ func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 				t.Error("a second copy is used while the first waits")
 			}
 			if disk == "well" {
-				_ = j.Begin(t.Context(), id)
+				_, _ = j.Begin(t.Context(), id, 0)
 				if keep() {
 					t.Error("a second copy is used while the first runs")
 				}

@@ -130,8 +130,8 @@ func (s *sources) fromTopic(ctx context.Context) (invoker.Delivery, error) {
 			return invoker.Delivery{}, err
 		}
 		d := invoker.Delivery{
-			Message: k.Message, Offset: k.Offset, Begin: func() { s.begin(k) }, Done: k.Done,
-			History: delivery.History{Begun: k.Begun, Attempts: k.Attempts},
+			Message: k.Message, Offset: k.Offset, Done: k.Done, History: delivery.Marked(k.Mark),
+			Commit: func(killed, stopped delivery.Mark) { s.commit(k, killed, stopped) },
 		}
 		if s.journal == nil || recall(s.journal, int(k.Partition), &d) {
 			return d, nil
@@ -143,18 +143,14 @@ func (s *sources) fromTopic(ctx context.Context) (invoker.Delivery, error) {
 // keepTime bounds how long a run waits for the broker if no journal has its start.
 const keepTime = time.Second
 
-// begin reports that an activation begins to run. The feed commits the start within a few
-// milliseconds. Without a journal, begin waits for that commit. A process that is killed right
-// after the start would otherwise leave no trace of the run, and the next process would run
-// the activation again.
-func (s *sources) begin(d kafka.Delivery) {
-	d.Begin()
-	if s.journal == nil || !s.journal.Health().OK() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.keep)
-		defer cancel()
-		if err := d.AwaitCommit(ctx); err != nil {
-			s.log.Debug("start of an activation is not committed yet", "activation", d.Message.ActivationID, "error", err)
-		}
+// commit stores the marks of an activation that begins to run, and waits for the broker. A
+// process that is killed right after the start would otherwise leave no trace of the run, and
+// the next process would run the activation again.
+func (s *sources) commit(d kafka.Delivery, killed, stopped delivery.Mark) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.keep)
+	defer cancel()
+	if err := d.Commit(ctx, killed, stopped); err != nil {
+		s.log.Debug("start of an activation is not committed yet", "activation", d.Message.ActivationID, "error", err)
 	}
 }
 

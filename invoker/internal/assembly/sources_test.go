@@ -51,7 +51,7 @@ func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
 	check.NoError(t, os.Rename(dir, dir+"x"))
 	id := activation.ID(strings.Repeat("a", 32))
 	j.Delivered(id, 0, 0)
-	_ = j.Begin(t.Context(), id)
+	_, _ = j.Begin(t.Context(), id, 0)
 	if j.Health().OK() {
 		t.Fatal("the disk takes writes")
 	}
@@ -98,7 +98,7 @@ func TestBrokerHasTheStartFirst(t *testing.T) {
 		d, err := s.fromTopic(t.Context())
 		check.NoError(t, err)
 		before := commits.Load()
-		d.Begin()
+		d.Commit(d.BeginMarks())
 		check.Greater(t, commits.Load(), before, "commits before a run %s", name)
 		d.Done()
 	}

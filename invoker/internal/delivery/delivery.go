@@ -23,6 +23,7 @@ type EventKind uint8
 // The events. An event that the activation's state does not allow has no orders.
 const (
 	Begun     EventKind = iota + 1 // the action is about to run
+	Unwritten                      // the journal cannot write that it begins
 	Resulted                       // the result is known, and the logs are still being read
 	Answered                       // the end is known
 	Filed                          // the record is complete
@@ -71,7 +72,7 @@ const (
 	AppendEnd                           // the end; the caller reports Persisted
 	AppendComplete                      // the activation is completed
 	AppendForget                        // its scheduler has it back, and may hand it out again
-	CommitBegin                         // report to Kafka's feed that the run begins
+	CommitBegin                         // the same in Kafka's commit, if the journal has no entry
 	SendResult                          // to the caller that waits, before the logs are read
 	SendEvent                           // to the readers of user events
 	SendCompletion                      // to the controller

@@ -27,6 +27,30 @@ func (h History) Merge(o History) History {
 	return h
 }
 
+// Mark is the part of a history that Kafka's metadata can hold for an open activation: one
+// byte, 0 for an activation that never began.
+type Mark = uint8
+
+// Marked returns the history that a mark stands for.
+func Marked(m Mark) History { return History{Begun: m&1 == 1, Attempts: int(m >> 1)} }
+
+func (h History) mark() Mark {
+	m := Mark(min(h.Attempts, 63)) << 1
+	if h.Begun {
+		m |= 1
+	}
+	return m
+}
+
+// BeginMarks returns the marks of an activation that begins to run in this process: the mark for
+// the next process if this one is killed during the run, and the mark if it stops in order.
+func (h History) BeginMarks() (killed, stopped Mark) {
+	h.Begun = true
+	stopped = h.mark()
+	h.Attempts++
+	return h.mark(), stopped
+}
+
 // Recovery is how a process goes on with an activation of an earlier process.
 type Recovery uint8
 

@@ -75,6 +75,8 @@ func step(w *world, r *rand.Rand) {
 		w.kill()
 	case n < 61:
 		w.close()
+	case n < 63:
+		w.away = w.disk && !w.away
 	default:
 		if len(w.messages) > 0 {
 			act(w, r, w.messages[r.IntN(len(w.messages))])
@@ -92,7 +94,7 @@ func landable(w *world, r *rand.Rand) int {
 func deliverSome(w *world, from int) {
 	for i := range w.messages {
 		m := w.messages[(from+i)%len(w.messages)]
-		if w.live[m.id] != nil || w.local[m.id].completed || w.marks[m.id].completed || m.fetched && (w.log[m.id] == nil || w.log[m.id].completed) {
+		if w.live[m.id] != nil || w.local[m.id].completed || w.commits[m.id].completed || m.fetched && (w.log[m.id] == nil || w.log[m.id].completed) {
 			continue
 		}
 		w.deliver(m)

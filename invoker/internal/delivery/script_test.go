@@ -27,7 +27,7 @@ var rewrite = flag.Bool("rewrite", false, "write the results of the scripts anew
 //	deliver A, run A, pass A, taken A, refused A, left A, apart A BYTES
 //	result A TEXT, answer A TEXT, file A TEXT, end A TEXT
 //	acked A, stored A                                   the oldest ack, the record
-//	tick TIME, commit, stop, close, kill, kill before ORDER
+//	tick TIME, commit, stop, close, kill, kill before ORDER, disk away, disk back
 //	show A
 func TestScripts(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txt")
@@ -153,6 +153,8 @@ func (w *world) command(t *testing.T, words []string) []string {
 		w.carry(w.table.Stop())
 	case "commit":
 		w.commit()
+	case "disk":
+		w.away = id == "away"
 	case "close":
 		w.close()
 	case "kill":

@@ -77,6 +77,10 @@ func (t *Table) Take(now time.Duration, e Event) []Order {
 	switch e.Kind {
 	case Begun:
 		t.begin(a)
+	case Unwritten:
+		if a.begun && a.stage == accepted {
+			t.order(CommitBegin, a)
+		}
 	case Resulted:
 		t.result(now, a, e.End)
 	case Answered:
@@ -113,7 +117,8 @@ func (t *Table) Take(now time.Duration, e Event) []Order {
 	return t.ready()
 }
 
-// begin reports the start of the run to the journal and to Kafka's feed, once.
+// begin logs the start of the run, once. The journal is the log. Without a journal, the
+// metadata of Kafka's commit is the log.
 func (t *Table) begin(a *Activation) {
 	if a.begun || a.stage != accepted {
 		return
@@ -121,8 +126,9 @@ func (t *Table) begin(a *Activation) {
 	a.begun = true
 	if a.Journaled {
 		t.order(AppendBegin, a)
+	} else {
+		t.order(CommitBegin, a)
 	}
-	t.order(CommitBegin, a)
 }
 
 // result sends the result to a caller that waits.

@@ -17,11 +17,12 @@ type world struct {
 	cfg   Config
 	now   time.Duration
 	disk  bool // there is a journal
+	away  bool // its disk takes no start
 
 	// Durable.
 	messages []*message
 	log      map[activation.ID]*entry
-	marks    map[activation.ID]mark // in the metadata of the committed offset
+	commits  map[activation.ID]commit // in the metadata of the committed offset
 	acks     map[activation.ID][]string
 	events   map[activation.ID][]string
 	records  map[activation.ID]string
@@ -31,8 +32,8 @@ type world struct {
 
 	// Volatile.
 	live    map[activation.ID]*Activation
-	local   map[activation.ID]mark // not committed yet
-	loose   []loose                // sent, and not confirmed
+	local   map[activation.ID]commit // not committed yet
+	loose   []loose                  // sent, and not confirmed
 	ran     map[activation.ID]bool
 	passing map[activation.ID]bool
 	orders  []string // for scripts
@@ -55,11 +56,11 @@ type entry struct {
 	end                                string
 }
 
-// mark is the feed's knowledge of an activation.
-type mark struct {
-	begun, completed bool
-	attempts         int
-	here             bool // begun in this process
+// commit is the feed's knowledge of an activation.
+type commit struct {
+	completed     bool
+	mark, stopped Mark
+	running       bool // marked in this process
 }
 
 // loose is an ack or a record on its way.
@@ -71,7 +72,7 @@ type loose struct {
 
 func newWorld(cfg Config, disk bool) *world {
 	w := &world{
-		cfg: cfg, disk: disk, log: map[activation.ID]*entry{}, marks: map[activation.ID]mark{},
+		cfg: cfg, disk: disk, log: map[activation.ID]*entry{}, commits: map[activation.ID]commit{},
 		acks: map[activation.ID][]string{}, events: map[activation.ID][]string{}, records: map[activation.ID]string{},
 		runs: map[activation.ID]int{}, elsewhere: map[activation.ID]int{}, kills: map[activation.ID]int{},
 		dies: func() bool { return false },
@@ -83,7 +84,7 @@ func newWorld(cfg Config, disk bool) *world {
 // begin starts a process.
 func (w *world) begin() {
 	w.table, w.now, w.dead = New(w.cfg), 0, false
-	w.live, w.local, w.loose = map[activation.ID]*Activation{}, maps.Clone(w.marks), nil
+	w.live, w.local, w.loose = map[activation.ID]*Activation{}, maps.Clone(w.commits), nil
 	w.ran, w.passing = map[activation.ID]bool{}, map[activation.ID]bool{}
 }
 
@@ -93,6 +94,13 @@ func (w *world) kill() {
 		if e.running {
 			e.running = false
 			e.attempts++
+			w.kills[id]++
+		}
+	}
+	for id, c := range w.commits {
+		if c.running {
+			c.running, c.stopped = false, c.mark
+			w.commits[id] = c
 			w.kills[id]++
 		}
 	}
@@ -108,24 +116,16 @@ func (w *world) close() {
 	for _, e := range w.log {
 		e.running = false
 	}
-	for id, m := range w.local {
-		m.begun, m.here = m.begun || m.here, false
-		w.local[id] = m
+	for id, c := range w.local {
+		c.mark, c.running = c.stopped, false
+		w.local[id] = c
 	}
 	w.commit()
 	w.begin()
 }
 
-// commit commits what the feed knows.
-func (w *world) commit() {
-	for id, m := range w.local {
-		if m.here {
-			m.begun, m.here = true, false
-			m.attempts++
-		}
-		w.marks[id] = m
-	}
-}
+// commit commits the feed's knowledge.
+func (w *world) commit() { maps.Copy(w.commits, w.local) }
 
 func (w *world) find(id activation.ID) *message {
 	i := slices.IndexFunc(w.messages, func(m *message) bool { return m.id == id })
@@ -134,8 +134,8 @@ func (w *world) find(id activation.ID) *message {
 
 // history is the knowledge of earlier processes.
 func (w *world) history(id activation.ID) History {
-	k := w.marks[id]
-	h := History{Begun: k.begun, Attempts: k.attempts, Completed: k.completed}
+	h := Marked(w.commits[id].mark)
+	h.Completed = w.commits[id].completed
 	e := w.log[id]
 	if e == nil {
 		return h
@@ -211,8 +211,13 @@ func (w *world) carryOut(o Order) {
 	w.orders = append(w.orders, strings.TrimSpace(words[o.Do]+" "+string(id)+shown(o, text)))
 	switch o.Do {
 	case AppendBegin:
+		if w.away && !w.find(id).fetched {
+			w.carry(w.table.Take(w.now, Event{Kind: Unwritten, Activation: o.Activation}))
+			return
+		}
 		e := w.entry(id)
 		e.begun, e.running = true, true
+		e.attempts = max(e.attempts, o.Activation.History.Attempts)
 	case AppendPass:
 		w.entry(id).offered = true
 	case AppendRefused:
@@ -226,12 +231,10 @@ func (w *world) carryOut(o Order) {
 	case AppendForget:
 		delete(w.log, id)
 	case CommitBegin:
-		m := w.local[id]
-		m.here = true
-		w.local[id] = m
-		if !w.disk {
-			w.commit()
-		}
+		c := commit{running: true}
+		c.mark, c.stopped = o.Activation.History.BeginMarks()
+		w.local[id] = c
+		w.commit()
 	case SendResult, SendCombined:
 		if !o.Activation.Blocking || o.End.Silent {
 			text = ""
@@ -247,9 +250,7 @@ func (w *world) carryOut(o Order) {
 	case Pass:
 		w.passing[id] = true
 	case Commit:
-		m := w.local[id]
-		m.completed, m.here = true, false
-		w.local[id] = m
+		w.local[id] = commit{completed: true}
 		delete(w.live, id)
 	}
 }
@@ -322,7 +323,7 @@ func recordOf(id activation.ID, text string) *activation.Record {
 
 // done reports whether an activation is completed for the next process.
 func (w *world) done(id activation.ID) bool {
-	return w.marks[id].completed || w.log[id] != nil && w.log[id].completed
+	return w.commits[id].completed || w.log[id] != nil && w.log[id].completed
 }
 
 // final reports whether the controller knows the end.
