@@ -11,9 +11,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestPromisesAreTested: each promise of docs/delivery.md has a line in
-// testdata/promises.md and the other way round, and each test that is named
-// there exists.
+// TestPromisesAreTested checks that each promise of docs/delivery.md has a line in
+// testdata/promises.md and the other way round, that each test named there exists, and that
+// each promise of TestScripts has a script and each script a line.
 func TestPromisesAreTested(t *testing.T) {
 	promises := read(t, filepath.Join("..", "docs", "delivery.md"))
 	tests := read(t, filepath.Join("testdata", "promises.md"))
@@ -25,6 +25,14 @@ func TestPromisesAreTested(t *testing.T) {
 	}
 	for number := range listed {
 		check.That(t, made[number], "testdata/promises.md has a line for %s, which docs/delivery.md does not promise", number)
+	}
+	scripts := scripted(t)
+	for number := range made {
+		line := regexp.MustCompile("(?m)^" + number + ": .*`TestScripts`")
+		check.Equal(t, scripts[number], line.MatchString(tests), "%s: a script, and TestScripts in testdata/promises.md", number)
+	}
+	for number := range scripts {
+		check.That(t, made[number], "a script shows %s, which docs/delivery.md does not promise", number)
 	}
 	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9]+)`").FindAllStringSubmatch(tests, -1)
 	check.AtLeast(check.Must(t), len(named), 60)
@@ -42,6 +50,23 @@ func numbered(t *testing.T, line, text string) map[string]bool {
 		check.That(t, !found[m[1]], "two promises have the number %s", m[1])
 		found[m[1]] = true
 	}
+	return found
+}
+
+// scripted returns the numbers of the promises that scripts of package delivery show.
+func scripted(t *testing.T) map[string]bool {
+	t.Helper()
+	names, err := filepath.Glob("internal/delivery/testdata/*.txt")
+	check.NoError(t, err)
+	found := map[string]bool{}
+	for _, name := range names {
+		for _, heading := range regexp.MustCompile(`(?m)^# ([A-Z]\d+(?: and [A-Z]\d+)*): `).FindAllStringSubmatch(read(t, name), -1) {
+			for number := range strings.SplitSeq(heading[1], " and ") {
+				found[number] = true
+			}
+		}
+	}
+	check.AtLeast(t, len(found), 20)
 	return found
 }
 
