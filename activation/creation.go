@@ -201,7 +201,7 @@ func (p *parser) revision() string {
 func (p *parser) schedulerID() string {
 	var id string
 	p.fields(required("asString", func() { id = p.str() }))
-	if p.err == nil && !ValidControllerID(id) { // it is a part of a topic's name
+	if p.err == nil && !validControllerID(id) { // it is a part of a topic's name
 		p.failf("want a scheduler id")
 	}
 	return id

@@ -143,9 +143,9 @@ func (m *Manifest) blackbox(f execFields) (Exec, error) {
 	if err != nil {
 		return Exec{}, fmt.Errorf("%w: %w", ErrIncompatible, err)
 	}
-	native := m.Native(image)
+	native := m.native(image)
 	e := Exec{
-		Kind: Blackbox, Main: f.main, Image: m.UserReference(image),
+		Kind: Blackbox, Main: f.main, Image: m.userReference(image),
 		Pull: !native, Sentinels: native,
 	}
 	if !f.code.present || f.code.attachment == nil && strings.TrimSpace(f.code.text) == "" {

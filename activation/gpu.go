@@ -28,8 +28,8 @@ type GPURequest struct {
 	Concurrency int     // runs in one container at a time; zero: the action's limit
 }
 
-// DefaultGPURequest returns the request of the plain annotation true.
-func DefaultGPURequest() GPURequest {
+// defaultGPURequest returns the request of the plain annotation true.
+func defaultGPURequest() GPURequest {
 	return GPURequest{Weight: 1}
 }
 
@@ -76,7 +76,7 @@ func (a Annotations) GPU() (*GPURequest, error) {
 	}
 	switch string(value) {
 	case "true":
-		g := DefaultGPURequest()
+		g := defaultGPURequest()
 		return &g, nil
 	case "false":
 		return nil, nil
@@ -88,7 +88,7 @@ func (a Annotations) GPU() (*GPURequest, error) {
 	if err != nil {
 		return nil, &GPUError{Given: "no readable object", Allowed: gpuKeys}
 	}
-	g := DefaultGPURequest()
+	g := defaultGPURequest()
 	for _, m := range members {
 		if err := g.set(m); err != nil {
 			return nil, err

@@ -106,8 +106,8 @@ func (v SemVer) Next() SemVer { return SemVer{v.Major, v.Minor, v.Patch + 1} }
 // maxControllerID bounds a controller id, which becomes part of a topic name.
 const maxControllerID = 128
 
-// ValidControllerID reports whether s can be a controller's id.
-func ValidControllerID(s string) bool {
+// validControllerID reports whether s can be a controller's id.
+func validControllerID(s string) bool {
 	if s == "" || len(s) > maxControllerID {
 		return false
 	}

@@ -56,7 +56,7 @@ func TestParseID(t *testing.T) {
 
 func TestValidControllerID(t *testing.T) {
 	for id, ok := range map[string]bool{"0": true, "a.b-c_D": true, "": false, "a/b": false, strings.Repeat("a", 129): false} {
-		check.Equal(t, ValidControllerID(id), ok, "controller id %q", id)
+		check.Equal(t, validControllerID(id), ok, "controller id %q", id)
 	}
 }
 

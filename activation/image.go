@@ -49,8 +49,8 @@ func ParseImage(s string) (Image, error) {
 	return i, nil
 }
 
-// Reference writes the image; registry stands in where the image has none.
-func (i Image) Reference(registry string) string {
+// reference writes the image; registry stands in where the image has none.
+func (i Image) reference(registry string) string {
 	if i.Registry != "" {
 		registry = i.Registry
 	}
@@ -71,11 +71,11 @@ func (i Image) Reference(registry string) string {
 }
 
 // String writes the image without a default registry.
-func (i Image) String() string { return i.Reference("") }
+func (i Image) String() string { return i.reference("") }
 
-// Same reports whether two references mean one image. One without a tag means
+// same reports whether two references mean one image. One without a tag means
 // the latest.
-func (i Image) Same(other Image) bool {
+func (i Image) same(other Image) bool {
 	i.Tag, other.Tag = cmp.Or(i.Tag, "latest"), cmp.Or(other.Tag, "latest")
 	return i == other
 }

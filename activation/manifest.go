@@ -141,10 +141,10 @@ func (p *parser) reactive() *Reactive {
 	return &r
 }
 
-func (p *parser) duration() time.Duration { return parsed(p, ParseDuration) }
+func (p *parser) duration() time.Duration { return parsed(p, parseDuration) }
 
-// ParseDuration reads a duration as Scala writes one: "2 minutes", "10s".
-func ParseDuration(s string) (time.Duration, error) {
+// parseDuration reads a duration as Scala writes one: "2 minutes", "10s".
+func parseDuration(s string) (time.Duration, error) {
 	s = strings.TrimSpace(s)
 	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
 	n, err := strconv.ParseInt(s[:digits], 10, 32)
@@ -195,21 +195,21 @@ func (m *Manifest) Runtime(kind string) (Runtime, bool) {
 	return Runtime{}, false
 }
 
-// Native reports whether a user's image is used without a pull, because the operator
+// native reports whether a user's image is used without a pull, because the operator
 // listed it or because it has the prefix of local images.
-func (m *Manifest) Native(i Image) bool {
+func (m *Manifest) native(i Image) bool {
 	if m.options.BypassPull && i.Prefix != "" && i.Prefix == m.options.LocalPrefix {
 		return true
 	}
-	return slices.ContainsFunc(m.blackboxes, i.Same)
+	return slices.ContainsFunc(m.blackboxes, i.same)
 }
 
 // ManagedReference writes the image of a runtime as an engine takes it.
 func (m *Manifest) ManagedReference(i Image) string {
-	return i.Reference(m.options.RuntimesRegistry)
+	return i.reference(m.options.RuntimesRegistry)
 }
 
-// UserReference writes a user's image as an engine takes it.
-func (m *Manifest) UserReference(i Image) string {
-	return i.Reference(m.options.UserImagesRegistry)
+// userReference writes a user's image as an engine takes it.
+func (m *Manifest) userReference(i Image) string {
+	return i.reference(m.options.UserImagesRegistry)
 }

@@ -88,13 +88,13 @@ func TestImageReference(t *testing.T) {
 	}{
 		{plain, "", "p/n:t"}, {plain, "reg", "reg/p/n:t"}, {plain, "reg/", "reg/p/n:t"}, {own, "reg", "own:1/n"}, {own, "", "own:1/n"},
 	} {
-		check.Equal(t, c.image.Reference(c.registry), c.want, "%+v at %q", c.image, c.registry)
+		check.Equal(t, c.image.reference(c.registry), c.want, "%+v at %q", c.image, c.registry)
 	}
 	for _, c := range []struct {
 		a, b Image
 		want bool
 	}{{Image{Name: "n"}, Image{Name: "n", Tag: "latest"}, true}, {Image{Name: "n"}, Image{Name: "n", Tag: "1"}, false}, {plain, own, false}} {
-		check.Equal(t, c.a.Same(c.b), c.want, "%+v is the same as %+v", c.a, c.b)
+		check.Equal(t, c.a.same(c.b), c.want, "%+v is the same as %+v", c.a, c.b)
 	}
 }
 
@@ -102,26 +102,26 @@ func TestNativeImages(t *testing.T) {
 	m := manifest(t)
 	for image, want := range map[string]bool{"openwhisk/dockerskeleton:nightly": true, "openwhisk/dockerskeleton": false, "whisk/mine": false} {
 		i, _ := ParseImage(image)
-		check.Equal(t, m.Native(i), want, "%s", image)
+		check.Equal(t, m.native(i), want, "%s", image)
 	}
 	m, err := ParseManifest([]byte(`{"runtimes":{}}`), ManifestOptions{BypassPull: true, LocalPrefix: "whisk", UserImagesRegistry: "u", RuntimesRegistry: "r"})
 	check.NoError(t, err)
 	local, _ := ParseImage("whisk/mine")
 	bare, _ := ParseImage("mine")
-	check.That(t, m.Native(local), "an image with the local prefix is pulled")
-	check.That(t, !m.Native(bare), "an image without the local prefix is not pulled")
-	check.Equal(t, m.UserReference(bare), "u/mine", "the user's registry")
+	check.That(t, m.native(local), "an image with the local prefix is pulled")
+	check.That(t, !m.native(bare), "an image without the local prefix is not pulled")
+	check.Equal(t, m.userReference(bare), "u/mine", "the user's registry")
 	check.Equal(t, m.ManagedReference(bare), "r/mine", "the runtimes' registry")
 }
 
 func TestParseDuration(t *testing.T) {
 	for s, want := range map[string]time.Duration{"2 minutes": 2 * time.Minute, "10s": 10 * time.Second, "1 d": 24 * time.Hour, "5 ms": 5 * time.Millisecond, "0 h": 0} {
-		got, err := ParseDuration(s)
+		got, err := parseDuration(s)
 		check.NoError(t, err, "%q: %v", s, got)
 		check.Equal(t, got, want, "%q", s)
 	}
 	for _, bad := range []string{"", "5", "minutes", "-1 s", "1 fortnight", "999999999 days"} {
-		got, err := ParseDuration(bad)
+		got, err := parseDuration(bad)
 		check.That(t, err != nil, "took %q as %v", bad, got)
 	}
 }

@@ -136,7 +136,7 @@ func (p *parser) controller() string {
 			}
 		}),
 	)
-	if p.err == nil && !ValidControllerID(id) {
+	if p.err == nil && !validControllerID(id) {
 		p.failf("want a controller id")
 	}
 	return id

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// UnknownTransID is the id of a transaction of an unknown shape.
-const UnknownTransID = "sid_unknown"
+// unknownTransID is the id of a transaction of an unknown shape.
+const unknownTransID = "sid_unknown"
 
 // TransID identifies the transaction that an activation belongs to. It keeps
 // the JSON it was read from and gives it back byte for byte: the controller
@@ -44,7 +44,7 @@ func (t TransID) Child(id string, start int64) TransID {
 // ID is the name of the transaction, for logs and for the action itself.
 func (t TransID) ID() string {
 	if t.raw == nil {
-		return UnknownTransID
+		return unknownTransID
 	}
 	return t.id
 }
@@ -73,7 +73,7 @@ func (t TransID) Root() string {
 // JSON is the transaction as it was read, or made. Callers must not change it.
 func (t TransID) JSON() json.RawMessage {
 	if t.raw == nil {
-		return json.RawMessage(`["` + UnknownTransID + `",0]`)
+		return json.RawMessage(`["` + unknownTransID + `",0]`)
 	}
 	return t.raw
 }
@@ -103,7 +103,7 @@ func (p *parser) transID() TransID {
 		return TransID{}
 	}
 	if !known {
-		t = TransID{id: UnknownTransID}
+		t = TransID{id: unknownTransID}
 	}
 	t.raw = p.since(from)
 	return t

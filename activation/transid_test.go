@@ -18,16 +18,16 @@ func TestTransID(t *testing.T) {
 		{`["abc",5,["p",4,["q",3]]]`, "abc", 5, false},
 		{`["abc",5,true,["p",4,true]]`, "abc", 5, true},
 		{`[ "a" , 1.5e3 ]`, "a", 1500, false},
-		{`["abc"]`, UnknownTransID, 0, false},
-		{`["abc","5"]`, UnknownTransID, 0, false},
-		{`[5,"abc"]`, UnknownTransID, 0, false},
-		{`["abc",5,7]`, UnknownTransID, 0, false},
-		{`["abc",5,true,true]`, UnknownTransID, 0, false},
-		{`["abc",5,[],[]]`, UnknownTransID, 0, false},
-		{`["abc",1e400]`, UnknownTransID, 0, false},
-		{`"abc"`, UnknownTransID, 0, false},
-		{`null`, UnknownTransID, 0, false},
-		{`{}`, UnknownTransID, 0, false},
+		{`["abc"]`, unknownTransID, 0, false},
+		{`["abc","5"]`, unknownTransID, 0, false},
+		{`[5,"abc"]`, unknownTransID, 0, false},
+		{`["abc",5,7]`, unknownTransID, 0, false},
+		{`["abc",5,true,true]`, unknownTransID, 0, false},
+		{`["abc",5,[],[]]`, unknownTransID, 0, false},
+		{`["abc",1e400]`, unknownTransID, 0, false},
+		{`"abc"`, unknownTransID, 0, false},
+		{`null`, unknownTransID, 0, false},
+		{`{}`, unknownTransID, 0, false},
 	} {
 		p := newParser([]byte(c.text))
 		got := p.transID()
@@ -48,6 +48,6 @@ func TestMadeTransID(t *testing.T) {
 	child := parent.Child("c", 5)
 	check.Equal(t, string(child.JSON()), `["c",5,true,["p\"q",4,true]]`)
 	check.Equal(t, string(NewTransID("a", 1, false).Child("b", 2).JSON()), `["b",2,["a",1]]`)
-	check.Equal(t, (TransID{}).ID(), UnknownTransID, "zero value")
+	check.Equal(t, (TransID{}).ID(), unknownTransID, "zero value")
 	check.Equal(t, string((TransID{}).JSON()), `["sid_unknown",0]`, "zero value")
 }

@@ -17,8 +17,8 @@ type Keys struct {
 	AES256 []byte
 }
 
-// ErrLocked is a parameter that cannot be decrypted.
-var ErrLocked = errors.New("parameter cannot be decrypted")
+// errLocked is a parameter that cannot be decrypted.
+var errLocked = errors.New("parameter cannot be decrypted")
 
 // Lengths of the initialisation vectors that the original writes: the long one
 // is 128 bytes, where 128 bits were meant.
@@ -68,32 +68,32 @@ func unlockMember(m Member, locked []LockedArg, keys Keys) (json.RawMessage, err
 // the ciphertext with its tag. The clear text is JSON.
 func decrypt(value json.RawMessage, key []byte, ivLength int) (json.RawMessage, error) {
 	if key == nil {
-		return nil, fmt.Errorf("%w: no key is configured for its algorithm", ErrLocked)
+		return nil, fmt.Errorf("%w: no key is configured for its algorithm", errLocked)
 	}
 	p := newParser(value)
 	sealed, err := base64.StdEncoding.DecodeString(p.str())
 	if err != nil || len(sealed) < 4+ivLength {
-		return nil, fmt.Errorf("%w: it is no sealed value", ErrLocked)
+		return nil, fmt.Errorf("%w: it is no sealed value", errLocked)
 	}
 	if binary.BigEndian.Uint32(sealed) != uint32(ivLength) {
-		return nil, fmt.Errorf("%w: its vector is not %d bytes long", ErrLocked, ivLength)
+		return nil, fmt.Errorf("%w: its vector is not %d bytes long", errLocked, ivLength)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the configured key has a wrong length", ErrLocked)
+		return nil, fmt.Errorf("%w: the configured key has a wrong length", errLocked)
 	}
 	gcm, err := cipher.NewGCMWithNonceSize(block, ivLength)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
+		return nil, fmt.Errorf("%w: %w", errLocked, err)
 	}
 	clear, err := gcm.Open(nil, sealed[4:4+ivLength], sealed[4+ivLength:], nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the key does not fit", ErrLocked)
+		return nil, fmt.Errorf("%w: the key does not fit", errLocked)
 	}
 	q := newParser(clear)
 	q.skip()
 	if q.end() != nil {
-		return nil, fmt.Errorf("%w: the sealed text is no JSON", ErrLocked)
+		return nil, fmt.Errorf("%w: the sealed text is no JSON", errLocked)
 	}
 	return clear, nil
 }

@@ -30,7 +30,7 @@ func TestUnlockCaptured(t *testing.T) {
 		check.That(t, strings.HasPrefix(string(clear), `{"secret":"s3cr3t","obj":{"a":1},"ini":`), "content %s", clear)
 		found = true
 		_, err = Unlock(m.Content, m.LockedArgs, Keys{AES256: bytes.Repeat([]byte{'x'}, 32)})
-		check.ErrorIs(t, err, ErrLocked, "wrong key")
+		check.ErrorIs(t, err, errLocked, "wrong key")
 	}
 	check.That(t, found, "no captured message")
 }
@@ -74,7 +74,7 @@ func TestUnlock(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Unlock(json.RawMessage(c.content), c.locked, c.keys)
 			if c.locks {
-				check.ErrorIs(t, err, ErrLocked)
+				check.ErrorIs(t, err, errLocked)
 				check.Lacks(t, err.Error(), "%%")
 				return
 			}

@@ -81,7 +81,7 @@ func (p *parser) userLimits() UserLimits {
 			l.StoreActivations = new(p.bool())
 		case key == keyKeptTime:
 			// An invalid duration is ignored (FPCInvokerReactive.scala).
-			if d, err := ParseDuration(p.str()); err == nil {
+			if d, err := parseDuration(p.str()); err == nil {
 				l.KeptTime = &d
 			}
 		case key == "allowedKinds":

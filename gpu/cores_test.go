@@ -33,11 +33,11 @@ func TestInterference(t *testing.T) {
 }
 
 func TestLink(t *testing.T) {
-	l := Link{BytesPerSecond: 1e9, Overlap: 0.25}
-	check.Equal(t, (Link{BytesPerSecond: 1}).Transfer(1<<62), math.MaxInt64, "a transfer longer than a duration can hold takes")
+	l := TransferModel{BytesPerSecond: 1e9, Overlap: 0.25}
+	check.Equal(t, (TransferModel{BytesPerSecond: 1}).Transfer(1<<62), math.MaxInt64, "a transfer longer than a duration can hold takes")
 	check.Equal(t, l.Transfer(5e8), 500*time.Millisecond, "half a gigabyte at 1 GB/s takes")
 	check.Equal(t, l.Exposed(time.Second), 750*time.Millisecond, "a quarter overlapped leaves")
-	for _, bad := range []Link{{}, {BytesPerSecond: math.NaN()}, {BytesPerSecond: 1, Overlap: 1.1}} {
+	for _, bad := range []TransferModel{{}, {BytesPerSecond: math.NaN()}, {BytesPerSecond: 1, Overlap: 1.1}} {
 		check.That(t, bad.Validate() != nil, "%v is valid", bad)
 	}
 }
@@ -52,7 +52,7 @@ func TestRuleOrders(t *testing.T) {
 		{Container: second, State: Active, LastUsed: 8, Siblings: 4, Demand: 1},
 	}
 	for _, c := range []struct {
-		rule Rule
+		rule RetentionPolicy
 		want []Container
 	}{
 		{LRU, []Container{backlogged, throttled, inactive, second, rare}},
@@ -75,7 +75,7 @@ func TestRuleOrders(t *testing.T) {
 		check.EqualSlices(t, got, c.want, "%v removes", c.rule)
 	}
 	for r := LRU; r <= DemandAware; r++ {
-		back, err := ParseRule(r.String())
+		back, err := ParseRetentionPolicy(r.String())
 		check.Equal(t, back, r)
 		check.NoError(t, err)
 	}
@@ -169,7 +169,7 @@ func TestTokensLearnThatMoreAtOnceIsSlower(t *testing.T) {
 		}
 	}
 	check.Equal(t, tok.D(), 2, "D = %d with s = %v, want 2: 3/2.1 is less than 2/1.3", tok.D(), s)
-	got, ok := tok.Slowdown(3)
+	got, ok := tok.slowdown(3)
 	check.That(check.Must(t), ok, "learned s(3) = %v, %v", got, ok)
 	check.AtMost(t, math.Abs(got-2.1), 0.01)
 }
@@ -207,13 +207,13 @@ func BenchmarkLedgerReserveRelease(b *testing.B) {
 	l, _ := NewLedger(LedgerConfig{Capacity: 1 << 40})
 	for i := range 64 {
 		id := Container(i + 1)
-		l.Reserve(0, id, Need{Bytes: 1 << 20, Context: 1 << 10})
+		l.Reserve(0, id, MemoryRequest{Bytes: 1 << 20, Context: 1 << 10})
 		l.Release(0, id)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		id := Container(i%64 + 1)
-		l.Reserve(time.Duration(i), id, Need{Bytes: 1 << 20})
+		l.Reserve(time.Duration(i), id, MemoryRequest{Bytes: 1 << 20})
 		l.Release(time.Duration(i), id)
 	}
 }

@@ -41,7 +41,7 @@ func history(t *testing.T, seed uint64, steps int) {
 			if size[id] == 0 {
 				size[id] = int64(r.IntN(400) + 1)
 			}
-			standing, err := l.Reserve(now, id, Need{Bytes: size[id], Context: 20})
+			standing, err := l.Reserve(now, id, MemoryRequest{Bytes: size[id], Context: 20})
 			check.NoError(t, err)
 			if standing {
 				runs[id]++

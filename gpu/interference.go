@@ -14,7 +14,7 @@ type Interference []float64
 // DefaultInterference returns the published default, s(1..4) = 1, 1.3, 2.1, 3.
 func DefaultInterference() Interference { return Interference{1, 1.3, 2.1, 3} }
 
-// Slowdown returns s(k). Beyond the table the last step repeats, so that more
+// slowdown returns s(k). Beyond the table the last step repeats, so that more
 // runs never become cheaper; k below 1 counts as 1.
 func (s Interference) Slowdown(k int) float64 {
 	n := len(s)
@@ -50,21 +50,21 @@ func (s Interference) Validate() error {
 	return nil
 }
 
-// Link models the path between host and device memory: bytes per second in
+// TransferModel models the path between host and device memory: bytes per second in
 // each direction, and the share of a run's own transfer that hides behind the
 // preparation of its arguments (paper, section 4.3: the prefetch overlaps with
 // the marshaling of arguments).
-type Link struct {
+type TransferModel struct {
 	BytesPerSecond float64
 	Overlap        float64
 }
 
-// DefaultLink returns 12 GB/s without overlap, the speed of pinned copies over PCIe 3.0 x16.
-func DefaultLink() Link { return Link{BytesPerSecond: 12e9} }
+// DefaultTransferModel returns 12 GB/s without overlap, the speed of pinned copies over PCIe 3.0 x16.
+func DefaultTransferModel() TransferModel { return TransferModel{BytesPerSecond: 12e9} }
 
 // Transfer returns how long a movement of so many bytes occupies the link, at
 // most the longest time that there is a number for.
-func (l Link) Transfer(bytes int64) time.Duration {
+func (l TransferModel) Transfer(bytes int64) time.Duration {
 	if bytes <= 0 {
 		return 0
 	}
@@ -76,12 +76,12 @@ func (l Link) Transfer(bytes int64) time.Duration {
 }
 
 // Exposed returns the part of a run's own transfer that the run waits for.
-func (l Link) Exposed(transfer time.Duration) time.Duration {
+func (l TransferModel) Exposed(transfer time.Duration) time.Duration {
 	return time.Duration(float64(transfer) * (1 - l.Overlap))
 }
 
 // Validate demands a positive finite bandwidth and an overlap within 0 to 1.
-func (l Link) Validate() error {
+func (l TransferModel) Validate() error {
 	if !(l.BytesPerSecond > 0) || math.IsInf(l.BytesPerSecond, 0) {
 		return fmt.Errorf("link bandwidth %v bytes/s: must be positive and finite", l.BytesPerSecond)
 	}

@@ -63,11 +63,11 @@ type Ledger struct {
 // wait is a reservation that does not stand yet.
 type wait struct {
 	a    *memory
-	need Need
+	need MemoryRequest
 }
 
-// Need is the device memory that one run asks for.
-type Need struct {
+// MemoryRequest is the device memory that one run asks for.
+type MemoryRequest struct {
 	// Bytes is the data the run's container is expected to hold on the device.
 	Bytes int64
 	// Context is the overhead of the container's CUDA contexts. It stays as
@@ -94,7 +94,7 @@ func NewLedger(cfg LedgerConfig) (*Ledger, error) {
 // in line and its container appears in Ready's second result when it stands. It
 // cancels an eviction of its own container.
 // ErrTooBig means that it could never stand; nothing changed then.
-func (l *Ledger) Reserve(now time.Duration, id Container, need Need) (standing bool, err error) {
+func (l *Ledger) Reserve(now time.Duration, id Container, need MemoryRequest) (standing bool, err error) {
 	if need.Bytes < 0 || need.Context < 0 {
 		return false, fmt.Errorf("reserve %d bytes and %d of context for container %d: must not be negative", need.Bytes, need.Context, id)
 	}
@@ -225,7 +225,7 @@ func (l *Ledger) Shortfall() int64 {
 // Possible reports whether a reservation could be granted without waiting for a run to end:
 // after the reservations that wait already, with every other idle container evicted or
 // removed. If only possible reservations are dispatched, no runs wait for each other's memory.
-func (l *Ledger) Possible(id Container, need Need) bool {
+func (l *Ledger) Possible(id Container, need MemoryRequest) bool {
 	own, ok := l.byID[id]
 	if !ok {
 		return need.Bytes+need.Context <= l.Available()

@@ -54,7 +54,7 @@ func (w *fixture) tick() {
 // resident opens a container with its memory on the device, idle.
 func (w *fixture) resident(id Container, bytes, context int64) {
 	w.t.Helper()
-	ok, err := w.l.Reserve(w.now, id, Need{bytes, context})
+	ok, err := w.l.Reserve(w.now, id, MemoryRequest{bytes, context})
 	check.That(check.Must(w.t), ok, "reserve %d: %v, %v", id, ok, err)
 	check.NoError(w.t, err, "reserve %d", id)
 	w.report(id, 1, bytes, bytes)
@@ -85,7 +85,7 @@ func TestLedgerEvictsLeastRecentlyUsedAmongEvictableFirst(t *testing.T) {
 	w.resident(newEvictable, 30, 0)
 	w.l.SetHold(w.now, newEvictable, Unneeded)
 	w.l.SetHold(w.now, oldEvictable, Unneeded)
-	standing, err := w.l.Reserve(w.now, run, Need{Bytes: 30})
+	standing, err := w.l.Reserve(w.now, run, MemoryRequest{Bytes: 30})
 	check.That(check.Must(t), !standing, "standing %v, %v before memory was free", standing, err)
 	check.NoError(t, err)
 	w.tick()
@@ -104,7 +104,7 @@ func TestLedgerEvictsActiveMemoryOnlyForARun(t *testing.T) {
 	w.l.SetHold(w.now, b, Unneeded)
 	w.tick()
 	w.only(Evict, b)
-	ok, _ := w.l.Reserve(w.now, c, Need{Bytes: 90})
+	ok, _ := w.l.Reserve(w.now, c, MemoryRequest{Bytes: 90})
 	check.That(check.Must(t), !ok, "granted 90 of 100 with 80 held")
 	w.tick()
 	w.only(Evict, a)
@@ -113,11 +113,11 @@ func TestLedgerEvictsActiveMemoryOnlyForARun(t *testing.T) {
 func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(a, 60, 0)
-	w.l.Reserve(w.now, run, Need{Bytes: 20})
-	w.l.Reserve(w.now, b, Need{Bytes: 60})
+	w.l.Reserve(w.now, run, MemoryRequest{Bytes: 20})
+	w.l.Reserve(w.now, b, MemoryRequest{Bytes: 60})
 	w.tick()
 	evict := w.only(Evict, a)
-	w.l.Reserve(w.now, a, Need{Bytes: 60})
+	w.l.Reserve(w.now, a, MemoryRequest{Bytes: 60})
 	check.That(check.Must(t), !w.l.Moved(w.now, a, evict.Epoch), "the acknowledgement of a cancelled eviction counted")
 	w.tick()
 	resident, _ := w.l.Residency(a)
@@ -131,10 +131,10 @@ func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
 
 func TestLedgerGrantsInTheOrderOfAsking(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
-	ok, _ := w.l.Reserve(w.now, a, Need{Bytes: 80})
+	ok, _ := w.l.Reserve(w.now, a, MemoryRequest{Bytes: 80})
 	check.That(check.Must(t), ok, "80 of 100 do not fit an empty device")
-	w.l.Reserve(w.now, big, Need{Bytes: 50})
-	ok, _ = w.l.Reserve(w.now, small, Need{Bytes: 10})
+	w.l.Reserve(w.now, big, MemoryRequest{Bytes: 50})
+	ok, _ = w.l.Reserve(w.now, small, MemoryRequest{Bytes: 10})
 	check.That(check.Must(t), !ok, "a small reservation overtook a large one")
 	w.l.Release(w.now, a)
 	w.tick()
@@ -143,7 +143,7 @@ func TestLedgerGrantsInTheOrderOfAsking(t *testing.T) {
 
 func TestLedgerSumsProcessesOfAContainer(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
-	w.l.Reserve(w.now, a, Need{Bytes: 10, Context: 5})
+	w.l.Reserve(w.now, a, MemoryRequest{Bytes: 10, Context: 5})
 	w.report(a, 1, 10, 10)
 	w.report(a, 2, 20, 15)
 	check.NoError(t, w.l.Report(w.now, a, 3, Usage{Context: 8}))
@@ -163,7 +163,7 @@ func TestLedgerCountsContextsAndWhatOnlyRemovalCanFree(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(a, 10, 40)
 	w.resident(b, 10, 30)
-	w.l.Reserve(w.now, c, Need{Bytes: 20, Context: 30})
+	w.l.Reserve(w.now, c, MemoryRequest{Bytes: 20, Context: 30})
 	w.tick()
 	check.Equal(check.Must(t), w.l.Shortfall(), 20)
 	w.l.Gone(w.now, b)
@@ -178,12 +178,12 @@ func TestLedgerCountsContextsAndWhatOnlyRemovalCanFree(t *testing.T) {
 func TestLedgerWaitersDoNotDelayTheFirst(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(b, 60, 0)
-	w.l.Reserve(w.now, run, Need{Bytes: 40})
-	w.l.Reserve(w.now, a, Need{Bytes: 70})
-	check.That(check.Must(t), !w.l.Possible(b, Need{Bytes: 60}), "b is possible beside a's 70 of 100")
+	w.l.Reserve(w.now, run, MemoryRequest{Bytes: 40})
+	w.l.Reserve(w.now, a, MemoryRequest{Bytes: 70})
+	check.That(check.Must(t), !w.l.Possible(b, MemoryRequest{Bytes: 60}), "b is possible beside a's 70 of 100")
 	w.tick()
 	w.only(Evict, b)
-	w.l.Reserve(w.now, b, Need{Bytes: 60})
+	w.l.Reserve(w.now, b, MemoryRequest{Bytes: 60})
 	w.tick()
 	check.Equal(check.Must(t), len(w.orders), 0)
 	w.l.Release(w.now, run)
@@ -202,7 +202,7 @@ func TestLedgerWaitersDoNotDelayTheFirst(t *testing.T) {
 func TestLedgerWithdrawsOrdersOfAContainerThatIsGone(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(a, 60, 0)
-	w.l.Reserve(w.now, b, Need{Bytes: 60})
+	w.l.Reserve(w.now, b, MemoryRequest{Bytes: 60})
 	w.l.Gone(w.now, a) // before the order to evict it was read
 	w.tick()
 	check.Equal(check.Must(t), len(w.orders), 0)
@@ -211,11 +211,11 @@ func TestLedgerWithdrawsOrdersOfAContainerThatIsGone(t *testing.T) {
 
 func TestLedgerRefusesWhatCanNeverStand(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
-	_, err := w.l.Reserve(w.now, a, Need{Bytes: 80, Context: 21})
+	_, err := w.l.Reserve(w.now, a, MemoryRequest{Bytes: 80, Context: 21})
 	check.ErrorIs(check.Must(t), err, ErrTooBig)
-	_, err = w.l.Reserve(w.now, a, Need{Bytes: 1 << 62, Context: 1 << 62})
+	_, err = w.l.Reserve(w.now, a, MemoryRequest{Bytes: 1 << 62, Context: 1 << 62})
 	check.ErrorIs(check.Must(t), err, ErrTooBig)
-	_, err = w.l.Reserve(w.now, a, Need{Bytes: -1})
+	_, err = w.l.Reserve(w.now, a, MemoryRequest{Bytes: -1})
 	check.That(check.Must(t), err != nil, "a negative need was accepted")
 	check.Equal(check.Must(t), len(w.l.containers), 0, "a refused reservation opened an account")
 }
@@ -228,7 +228,7 @@ func TestLedgerBelievesNoProcessBeyondTheDevice(t *testing.T) {
 	w.tick()
 	r, _ := w.l.Residency(wrong)
 	check.AtMost(check.Must(t), r, 100)
-	ok, _ := w.l.Reserve(w.now, next, Need{Bytes: 10})
+	ok, _ := w.l.Reserve(w.now, next, MemoryRequest{Bytes: 10})
 	check.That(check.Must(t), !ok, "granted while the device is over-full")
 	check.That(check.Must(t), w.l.Report(w.now, wrong, 1, Usage{Resident: -5}) != nil, "a negative size was accepted")
 	check.That(check.Must(t), w.l.Report(w.now, stranger, 1, Usage{}) != nil, "a report of an unknown container was accepted")
@@ -237,7 +237,7 @@ func TestLedgerBelievesNoProcessBeyondTheDevice(t *testing.T) {
 func TestLedgerChargesForeignMemory(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.l.SetForeign(w.now, 70)
-	ok, _ := w.l.Reserve(w.now, a, Need{Bytes: 40})
+	ok, _ := w.l.Reserve(w.now, a, MemoryRequest{Bytes: 40})
 	check.That(check.Must(t), !ok, "granted memory that another user holds")
 	w.l.SetForeign(w.now, 50)
 	w.tick()
@@ -247,7 +247,7 @@ func TestLedgerChargesForeignMemory(t *testing.T) {
 func TestLedgerAsksAgainForALostAcknowledgement(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100, AckTimeout: 5 * time.Second})
 	w.resident(a, 60, 0)
-	w.l.Reserve(w.now, b, Need{Bytes: 60})
+	w.l.Reserve(w.now, b, MemoryRequest{Bytes: 60})
 	w.tick()
 	first := w.only(Evict, a)
 	at, ok := w.l.Deadline()
@@ -264,7 +264,7 @@ func TestLedgerAsksAgainForALostAcknowledgement(t *testing.T) {
 func TestLedgerDoesNotOrderOutWhatDidNotMove(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(stuck, 60, 0)
-	w.l.Reserve(w.now, b, Need{Bytes: 60})
+	w.l.Reserve(w.now, b, MemoryRequest{Bytes: 60})
 	w.tick()
 	o := w.only(Evict, stuck)
 	w.l.Moved(w.now, stuck, o.Epoch) // and no report of less
@@ -275,7 +275,7 @@ func TestLedgerDoesNotOrderOutWhatDidNotMove(t *testing.T) {
 func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(a, 60, 0)
-	w.l.Reserve(w.now, b, Need{Bytes: 60})
+	w.l.Reserve(w.now, b, MemoryRequest{Bytes: 60})
 	w.tick()
 	o := w.only(Evict, a)
 	w.report(a, 1, 60, 0)
@@ -293,7 +293,7 @@ func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 // number of contexts and bytes it has.
 func TestLedgerNoReportTakesPromises(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
-	ok, err := w.l.Reserve(w.now, honest, Need{Bytes: 30, Context: 10})
+	ok, err := w.l.Reserve(w.now, honest, MemoryRequest{Bytes: 30, Context: 10})
 	check.That(check.Must(t), ok, "%v %v", ok, err)
 	check.NoError(t, err)
 	w.resident(wrong, 5, 1)
@@ -319,7 +319,7 @@ func TestLeavingContainerIsMemoryThatComes(t *testing.T) {
 	w.resident(a, 400, 50)
 	w.resident(b, 400, 50)
 	w.l.Leave(w.now, a)
-	ok, err := w.l.Reserve(w.now, c, Need{Bytes: 450, Context: 50})
+	ok, err := w.l.Reserve(w.now, c, MemoryRequest{Bytes: 450, Context: 50})
 	check.That(check.Must(t), !ok, "standing %t, %v", ok, err)
 	check.NoError(t, err)
 	w.tick()
@@ -338,7 +338,7 @@ func TestLeavingContainerIsMemoryThatComes(t *testing.T) {
 func TestLeavingVoidsOrders(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 1000, AckTimeout: 1})
 	w.resident(a, 600, 0)
-	_, err := w.l.Reserve(w.now, b, Need{Bytes: 600})
+	_, err := w.l.Reserve(w.now, b, MemoryRequest{Bytes: 600})
 	check.NoError(t, err)
 	w.tick()
 	o := w.only(Evict, a)

@@ -102,16 +102,16 @@ func (l *Ledger) recharge(a *memory, change func()) {
 }
 
 // extra returns the increase of the total if the need is granted.
-func (l *Ledger) extra(a *memory, need Need) int64 {
+func (l *Ledger) extra(a *memory, need MemoryRequest) int64 {
 	return max(a.context(), need.Context) + max(a.data(), need.Bytes) - a.charge()
 }
 
-func (l *Ledger) fits(a *memory, need Need) bool {
+func (l *Ledger) fits(a *memory, need MemoryRequest) bool {
 	return !l.overReported && l.extra(a, need) <= l.Free()
 }
 
 // grant lets a reservation stand and brings its memory in.
-func (l *Ledger) grant(now time.Duration, a *memory, need Need) {
+func (l *Ledger) grant(now time.Duration, a *memory, need MemoryRequest) {
 	l.cancelEviction(a)
 	l.recharge(a, func() {
 		a.promised = max(a.promised, need.Context)

@@ -38,7 +38,7 @@ func wrongReports(t *testing.T, seed uint64, steps int) {
 		now, id := time.Duration(step), ids[r.IntN(len(ids))]
 		switch r.IntN(8) {
 		case 0, 1:
-			if standing, err := l.Reserve(now, id, Need{Bytes: r.Int64N(300), Context: 20}); err != nil {
+			if standing, err := l.Reserve(now, id, MemoryRequest{Bytes: r.Int64N(300), Context: 20}); err != nil {
 				t.Fatal(err)
 			} else if standing {
 				runs[id]++

@@ -13,7 +13,7 @@ type PoolConfig struct {
 	// 0 keeps none: every run is a cold start.
 	Size int `key:"whisk.gpu.pool-size" default:"32" range:"0..100000" doc:"GPU containers per device, busy ones included; 0 makes every run a cold start"`
 	// Rule chooses which idle container is removed for a new one.
-	Rule Rule `key:"whisk.gpu.retention,policy" doc:"which container is removed when the pool is full"`
+	Rule RetentionPolicy `key:"whisk.gpu.retention,policy" doc:"which container is removed when the pool is full"`
 }
 
 // Validate names the field and the value that cannot be.
@@ -51,14 +51,14 @@ type Candidate struct {
 	Demand    float64 // arrivals per second x seconds that a cold start adds to a run
 }
 
-// Rule orders idle containers by how readily they are removed. Without its
+// RetentionPolicy orders idle containers by how readily they are removed. Without its
 // container the next run has a cold start, without its memory only a transfer, so
 // this is a decision of its own beside the ledger's.
-type Rule uint8
+type RetentionPolicy uint8
 
 const (
 	// LRU removes the least recently used.
-	LRU Rule = iota
+	LRU RetentionPolicy = iota
 	// FlowLRU removes those of inactive flows, then those of throttled ones,
 	// then the rest, each least recently used first (paper, section 4.2).
 	FlowLRU
@@ -74,12 +74,12 @@ const (
 var ruleWords = [...]string{"lru", "flow-lru", "protect-lru", "demand"}
 
 // String returns the rule's name on the command line and in configuration.
-func (r Rule) String() string { return word(uint8(r), "rule", ruleWords[:]...) }
+func (r RetentionPolicy) String() string { return word(uint8(r), "rule", ruleWords[:]...) }
 
-// ParseRule is the inverse of String.
-func ParseRule(word string) (Rule, error) {
+// ParseRetentionPolicy is the inverse of String.
+func ParseRetentionPolicy(word string) (RetentionPolicy, error) {
 	if i := slices.Index(ruleWords[:], word); i >= 0 {
-		return Rule(i), nil
+		return RetentionPolicy(i), nil
 	}
 	return 0, fmt.Errorf("retention %q: not one of lru, flow-lru, protect-lru, demand", word)
 }
@@ -87,7 +87,7 @@ func ParseRule(word string) (Rule, error) {
 // Before reports whether a is removed before b. Ties go to the earlier used, then
 // to the smaller container id, so the result does not depend on the order of
 // candidates.
-func (r Rule) Before(a, b *Candidate) bool {
+func (r RetentionPolicy) Before(a, b *Candidate) bool {
 	if ca, cb := r.class(a), r.class(b); ca != cb {
 		return ca < cb
 	}
@@ -103,7 +103,7 @@ func (r Rule) Before(a, b *Candidate) bool {
 }
 
 // class groups candidates; the lower class is removed first, whatever else differs.
-func (r Rule) class(c *Candidate) int {
+func (r RetentionPolicy) class(c *Candidate) int {
 	switch r {
 	case FlowLRU:
 		return min(int(c.State), int(Active))

@@ -196,8 +196,8 @@ func (t *Tokens) Forget(flow string) {
 	t.learned = slices.DeleteFunc(t.learned, func(s services) bool { return s.flow == flow })
 }
 
-// Slowdown returns the learned s(k), and whether enough runs support it.
-func (t *Tokens) Slowdown(k int) (s float64, ok bool) {
+// slowdown returns the learned s(k), and whether enough runs support it.
+func (t *Tokens) slowdown(k int) (s float64, ok bool) {
 	switch {
 	case k <= 1:
 		return 1, true
@@ -216,7 +216,7 @@ const worth = 1.1
 func (t *Tokens) proven() int {
 	top := 1.0
 	for k := 2; k <= t.cfg.Max; k++ {
-		s, ok := t.Slowdown(k)
+		s, ok := t.slowdown(k)
 		if !ok || float64(k)/s < worth*top {
 			return k - 1
 		}
@@ -230,7 +230,7 @@ func (t *Tokens) proven() int {
 func (t *Tokens) best() int {
 	best, top := 1, 1.0
 	for k := 2; k <= t.cfg.Max; k++ {
-		if s, ok := t.Slowdown(k); ok {
+		if s, ok := t.slowdown(k); ok {
 			through := float64(k) / s
 			if through < top {
 				return best

@@ -27,7 +27,7 @@ func TestFootprintIsCharged(t *testing.T) {
 		}
 		env.gpu.faults = true
 		holds := map[string]int64{}
-		env.gpu.hold = func(name string, _ gpu.Need) {
+		env.gpu.hold = func(name string, _ gpu.MemoryRequest) {
 			for action, bytes := range holds {
 				if strings.HasSuffix(name, "_"+action) {
 					env.gpu.holds(name, bytes, bytes, 0)

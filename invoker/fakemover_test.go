@@ -18,7 +18,7 @@ type fakeMover struct {
 	moveTime func() time.Duration
 	// move, hold and prepare replace the default behaviour.
 	move    func(ctx context.Context, o gpu.Order, footprint int64) (int64, error)
-	hold    func(name string, need gpu.Need)
+	hold    func(name string, need gpu.MemoryRequest)
 	prepare func(name, shim string) error
 
 	report func(gpu.MemoryReport)
@@ -67,7 +67,7 @@ func (m *fakeMover) Prepare(name string, device gpu.Device, wish container.Devic
 	return container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated, Env: []string{"LD_PRELOAD=/shim.so"}}, nil
 }
 
-func (m *fakeMover) Begin(name string, _ gpu.Need) {
+func (m *fakeMover) Begin(name string, _ gpu.MemoryRequest) {
 	m.log("begin")
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +77,7 @@ func (m *fakeMover) Begin(name string, _ gpu.Need) {
 	m.open[name]++
 }
 
-func (m *fakeMover) End(ctx context.Context, name string, need gpu.Need) {
+func (m *fakeMover) End(ctx context.Context, name string, need gpu.MemoryRequest) {
 	m.log("end")
 	m.mu.Lock()
 	m.open[name]--

@@ -114,7 +114,7 @@ func (g *gpuScheduler) reportBacklog() {
 // spare is the host memory that GPU containers give back when CPU actions need it, in MiB.
 func (g *gpuScheduler) spare() (mb int) {
 	if g != nil {
-		mb = g.core.Spare()
+		mb = g.core.ReclaimableMB()
 	}
 	return mb
 }
@@ -215,7 +215,7 @@ func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionCo
 	p := g.waiting[o.Invocation]
 	delete(g.waiting, o.Invocation)
 	ctr.specify(g.d.settings, p)
-	r := &run{pending: p, ctr: ctr, start: container.Warm, first: o.Rested}
+	r := &run{pending: p, ctr: ctr, start: container.Warm, first: o.FirstRun}
 	if !o.Start.Warm() {
 		r.start = container.Cold
 	}

@@ -113,7 +113,7 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 		env.action("asks", annotate(`{"memory":"40 GB"}`))
 		env.action("takes", annotate(`{"memory":"1 GB"}`))
 		env.action("small", annotate(`{"memory":"1 GB"}`))
-		env.gpu.hold = func(name string, need gpu.Need) {
+		env.gpu.hold = func(name string, need gpu.MemoryRequest) {
 			if strings.Contains(name, "takes") {
 				need.Bytes = 40 << 30
 			}
@@ -185,7 +185,7 @@ func TestRecordShowsWhetherMemoryIsMeasured(t *testing.T) {
 	for _, assumed := range []bool{false, true} {
 		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", annotate("true"))
-			env.gpu.hold = func(name string, need gpu.Need) {
+			env.gpu.hold = func(name string, need gpu.MemoryRequest) {
 				env.gpu.report(gpu.MemoryReport{Container: name, Assumed: assumed, Usage: gpu.Usage{Allocated: need.Bytes, Resident: need.Bytes}})
 			}
 			source := map[bool]string{true: "assumed", false: "measured"}

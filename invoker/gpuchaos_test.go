@@ -168,7 +168,7 @@ func (h *hail) prepared(name, _ string) error {
 }
 
 // holds reports a container's memory, mostly truthfully.
-func (h *hail) holds(name string, need gpu.Need) {
+func (h *hail) holds(name string, need gpu.MemoryRequest) {
 	if h.roll(6) {
 		h.lie(name)
 		return

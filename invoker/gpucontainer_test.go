@@ -112,7 +112,7 @@ func TestShimOffIsChargedAsReserved(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"10 GB","shim":"off"}`))
 		env.large("g")
-		env.gpu.hold = func(name string, need gpu.Need) {
+		env.gpu.hold = func(name string, need gpu.MemoryRequest) {
 			if need.Bytes > 0 {
 				env.gpu.holds(name, need.Bytes, need.Bytes, need.Context)
 			}
@@ -145,7 +145,7 @@ func TestShimOffIsChargedAsReserved(t *testing.T) {
 func TestFootprintIsMeasured(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"12 GB"}`))
-		env.gpu.hold = func(name string, _ gpu.Need) { env.gpu.holds(name, 2<<30, 2<<30, 0) }
+		env.gpu.hold = func(name string, _ gpu.MemoryRequest) { env.gpu.holds(name, 2<<30, 2<<30, 0) }
 		iv, stop := env.start(env.gpuSettings(1))
 		env.invokeAndWait("f", time.Minute)
 		env.lasting(time.Second)
@@ -167,7 +167,7 @@ func TestGreedyContainerIsServedWithTheDevice(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("liar", annotate("true"))
 		env.action("f", annotate("true"))
-		env.gpu.hold = func(name string, need gpu.Need) {
+		env.gpu.hold = func(name string, need gpu.MemoryRequest) {
 			if strings.Contains(name, "liar") {
 				for pid := range 40 {
 					env.gpu.report(gpu.MemoryReport{Container: name, PID: pid, Usage: gpu.Usage{Allocated: 1 << 60, Resident: 1 << 60, Context: 1 << 60}})

@@ -24,7 +24,7 @@ func TestLostDeviceIsDrained(t *testing.T) {
 			env.action(fmt.Sprint("f", i), annotate(`{"memory":"9 GB"}`))
 		}
 		env.stall = func(int) (bool, bool) { return true, true } // no run is ever answered
-		env.gpu.hold = func(name string, need gpu.Need) { env.gpu.holds(name, need.Bytes, need.Bytes, 0) }
+		env.gpu.hold = func(name string, need gpu.MemoryRequest) { env.gpu.holds(name, need.Bytes, need.Bytes, 0) }
 		iv, stop := env.start(env.gpuSettings(2))
 		var ids []activation.ID
 		for i := range 4 { // two run, two wait for memory or a token

@@ -236,7 +236,7 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 func TestProcessThatExitsFreesItsMemory(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
-		env.gpu.hold = func(name string, need gpu.Need) { // the work was done in a child
+		env.gpu.hold = func(name string, need gpu.MemoryRequest) { // the work was done in a child
 			env.gpu.report(gpu.MemoryReport{Container: name, PID: 7, Usage: gpu.Usage{Allocated: 10 << 30, Resident: 10 << 30}})
 			env.gpu.report(gpu.MemoryReport{Container: name, PID: 7, Exited: true})
 		}

@@ -19,7 +19,7 @@ import (
 type lease struct {
 	device   string
 	kind     sched.StartKind
-	need     gpu.Need
+	need     gpu.MemoryRequest
 	waited   time.Duration // for the token
 	memory   atomic.Int64  // bytes that the run needs, as far as known
 	measured atomic.Bool   // it was measured

@@ -21,7 +21,7 @@ func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
 				a.Limits.LogsMB = logs
 			})
 			env.lasting(time.Second)
-			env.gpu.hold = func(name string, _ gpu.Need) {
+			env.gpu.hold = func(name string, _ gpu.MemoryRequest) {
 				pass(time.Second)
 				env.gpu.log("held")
 				env.gpu.holds(name, 3<<30, 3<<30, 0)
@@ -110,7 +110,7 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 func TestCallerComesBackAtOnce(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate("true"))
-		env.gpu.hold = func(name string, need gpu.Need) {
+		env.gpu.hold = func(name string, need gpu.MemoryRequest) {
 			pass(time.Second)
 			env.gpu.holds(name, need.Bytes, need.Bytes, need.Context)
 		}

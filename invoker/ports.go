@@ -149,8 +149,8 @@ type MemoryMover interface {
 	// the run. It returns when the container's processes have reported their memory, or soon
 	// after if they do not answer. Each Begin has its End. In a container that takes several
 	// runs at once, they overlap.
-	Begin(name string, need gpu.Need)
-	End(ctx context.Context, name string, need gpu.Need)
+	Begin(name string, need gpu.MemoryRequest)
+	End(ctx context.Context, name string, need gpu.MemoryRequest)
 	// Move carries out an order and returns the number of moved bytes. footprint is the total
 	// memory of the container's processes by their last report. Their memory afterwards is
 	// reported before Move returns. An error means that the order was not carried out or that

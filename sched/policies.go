@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Info describes a policy for lists and reports.
-type Info struct {
+// PolicyInfo describes a policy for lists and reports.
+type PolicyInfo struct {
 	Name string
 	Text string
 	// NoPool means that the policy stands for a server without a warm pool
@@ -28,9 +28,9 @@ type Info struct {
 }
 
 // Policies lists the policies in the order of the paper's comparison.
-func Policies() []Info {
+func Policies() []PolicyInfo {
 	by := func(r rules) func(Config) rules { return func(Config) rules { return r } }
-	return []Info{
+	return []PolicyInfo{
 		{Name: "mqfq-sticky", Text: "fair queueing with an overrun window, longest queue first inside it", rules: sticky},
 		{Name: "sticky-plus", Text: "fair queueing with a wide window, shortest first inside it, which avoids cold starts", Demand: true, adjust: stickyPlus, rules: sticky},
 		{Name: "mqfq", Rival: true, Text: "fair queueing with an overrun window, least virtual time first", rules: by(rules{window: true, key: byVirtualTime})},
@@ -82,13 +82,13 @@ func ServedNames() (names []string) {
 }
 
 // Policy finds a policy by its name.
-func Policy(name string) (info Info, ok bool) {
+func Policy(name string) (info PolicyInfo, ok bool) {
 	for _, p := range Policies() {
 		if p.Name == name {
 			return p, true
 		}
 	}
-	return Info{}, false
+	return PolicyInfo{}, false
 }
 
 func unknown(name string) error {

@@ -186,7 +186,7 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%d records are in the spool, its trouble is %v", spool.Documents(), spool.Trouble())
+			t.Fatalf("%d records are in the spool, its trouble is %v", spool.Documents(), spool.Err())
 		}
 		r := record(i, `{}`)
 		check.NoError(t, s.PutDocument(ctx, records.Document{ID: r.DocumentID(), Body: r.Document(1)}))

@@ -63,7 +63,7 @@ type Store struct {
 // Open returns a store and starts its goroutines. It does not wait for a server; Health
 // reports an unreachable one.
 func Open(cfg Config) (*Store, error) {
-	index, err := ParsePattern(cfg.Index)
+	index, err := parsePattern(cfg.Index)
 	if err != nil {
 		return nil, err
 	}

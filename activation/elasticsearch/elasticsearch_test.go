@@ -135,12 +135,12 @@ func TestPattern(t *testing.T) {
 		"openwhisk-%s": "openwhisk-whisk.system", "openwhisk": "openwhisk", "/a%1$s%%-b": "awhisk.system%-b",
 		"%s": "whisk.system", "//x": "x",
 	} {
-		p, err := ParsePattern(pattern)
+		p, err := parsePattern(pattern)
 		check.ErrorIs(t, err, nil, "%q", pattern)
 		check.Equal(t, p.Index("Whisk.System"), want, "%q", pattern)
 	}
 	for _, bad := range []string{"", "/", "%d", "%", "a%s%s", "%2$s", "50%"} {
-		_, err := ParsePattern(bad)
+		_, err := parsePattern(bad)
 		check.ErrorContains(t, err, bad, "%q", bad)
 	}
 }

@@ -13,9 +13,9 @@ type Pattern struct {
 	split         bool // the namespace stands between the two
 }
 
-// ParsePattern reads a pattern. Slashes that it begins with are dropped, as the
+// parsePattern reads a pattern. Slashes that it begins with are dropped, as the
 // original does.
-func ParsePattern(s string) (Pattern, error) {
+func parsePattern(s string) (Pattern, error) {
 	var p Pattern
 	var b strings.Builder
 	for rest := strings.TrimLeft(s, "/"); rest != ""; {

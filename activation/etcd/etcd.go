@@ -30,11 +30,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// ErrTaken means that another living process reports the health of the same invoker.
-var ErrTaken = errors.New("another process is this invoker")
+// errTaken means that another living process reports the health of the same invoker.
+var errTaken = errors.New("another process is this invoker")
 
-// ErrClosed is returned by calls of a closed client.
-var ErrClosed = errors.New("client of etcd is closed")
+// errClosed is returned by calls of a closed client.
+var errClosed = errors.New("client of etcd is closed")
 
 // requestLimit is the timeout of one request. A slower member counts as unreachable.
 const requestLimit = 5 * time.Second
@@ -131,7 +131,7 @@ func (c *Client) backoff() retry.Backoff {
 }
 
 // Claim blocks until this process may report the invoker's health: it has a lease,
-// and the key of an earlier process is gone. It returns ErrTaken if that key outlives
+// and the key of an earlier process is gone. It returns errTaken if that key outlives
 // the time of an unrenewed lease, because the other process must then be alive.
 func (c *Client) Claim(ctx context.Context) error {
 	pause := retry.Default()
@@ -148,7 +148,7 @@ func (c *Client) Claim(ctx context.Context) error {
 		case <-c.foreignAlive:
 			return err
 		case <-c.closing:
-			return ErrClosed
+			return errClosed
 		default:
 		}
 		if !pause.Wait(ctx) {

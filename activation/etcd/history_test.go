@@ -41,7 +41,7 @@ func TestRandomHistory(t *testing.T) {
 						deleted = append(deleted, keys[i][k])
 					}
 				}
-				if err := c.Change(ctx, put, deleted); ctx == given {
+				if err := c.change(ctx, put, deleted); ctx == given {
 					continue
 				} else if err != nil {
 					t.Error(err)

@@ -227,7 +227,7 @@ func (c *Client) reconcile(ctx context.Context, lease clientv3.LeaseID) error {
 
 // contend handles another process's lease on our health key. The key of a dead
 // process disappears a little after the time of a lease. If the key stays longer, the
-// process is alive, and contend returns ErrTaken.
+// process is alive, and contend returns errTaken.
 func (c *Client) contend(foreign clientv3.LeaseID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *Client) contend(foreign clientv3.LeaseID) error {
 			close(c.foreignAlive)
 		}
 	}
-	return fmt.Errorf("%w: it has %s on its lease %d", ErrTaken, c.health, foreign)
+	return fmt.Errorf("%w: it has %s on its lease %d", errTaken, c.health, foreign)
 }
 
 // yielded records that the health key is ours.

@@ -17,7 +17,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	f := shared(t)
 	first := f.run()
 	second := f.client(f.config())
-	check.ErrorIs(t, second.Claim(f.context()), ErrTaken, "the claim")
+	check.ErrorIs(t, second.Claim(f.context()), errTaken, "the claim")
 	select {
 	case <-second.Taken():
 	default:
@@ -99,7 +99,7 @@ func TestHealthThatAnotherOverwrites(t *testing.T) {
 	case <-time.After(peertest.WaitLimit):
 		t.Error("it is not found")
 	}
-	check.Contains(t, c.State().LastError, ErrTaken.Error(), "the state")
+	check.Contains(t, c.State().LastError, errTaken.Error(), "the state")
 	f.etcd.Revoke(f.context(), lease)
 	f.until(2)
 }

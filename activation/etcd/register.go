@@ -21,10 +21,10 @@ type entry struct {
 // pending reports whether the entry must still be written to etcd.
 func (e *entry) pending() bool { return e.done < e.gen || e.lost }
 
-// Change registers keys with empty values and deletes others, in one transaction
+// change registers keys with empty values and deletes others, in one transaction
 // unless there are too many. It blocks until etcd has confirmed the change. If ctx ends
 // before, the change is still carried out as soon as etcd is reachable.
-func (c *Client) Change(ctx context.Context, put, deleted []string) error {
+func (c *Client) change(ctx context.Context, put, deleted []string) error {
 	c.mu.Lock()
 	for _, key := range put {
 		c.set(key, "", true)
@@ -40,12 +40,12 @@ func (c *Client) Change(ctx context.Context, put, deleted []string) error {
 
 // Put registers one key; see Change.
 func (c *Client) Put(ctx context.Context, key string) error {
-	return c.Change(ctx, []string{key}, nil)
+	return c.change(ctx, []string{key}, nil)
 }
 
 // Delete deletes one key; see Change.
 func (c *Client) Delete(ctx context.Context, key string) error {
-	return c.Change(ctx, nil, []string{key})
+	return c.change(ctx, nil, []string{key})
 }
 
 // Report sets the invoker's health. It blocks as Change does. After the loss of a lease
@@ -96,7 +96,7 @@ func (c *Client) await(ctx context.Context, gen uint64, keys []string) error {
 		select {
 		case <-changed:
 		case <-c.closing:
-			return ErrClosed
+			return errClosed
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -20,7 +20,7 @@ func TestKeysHangOnOneLease(t *testing.T) {
 	f := shared(t)
 	c := f.run()
 	warmed := f.cluster.Warmed(hello, us, "w")
-	check.NoError(t, c.Change(f.context(), []string{f.key(1), f.key(2), warmed}, nil))
+	check.NoError(t, c.change(f.context(), []string{f.key(1), f.key(2), warmed}, nil))
 	all := f.all()
 	lease := all[f.cluster.Lease(us)]
 	for key, value := range map[string]string{
@@ -36,7 +36,7 @@ func TestKeysHangOnOneLease(t *testing.T) {
 		check.Equal(t, got.lease, lease.lease, "%s", key)
 	}
 	check.Equal(t, len(all), 5)
-	check.NoError(t, c.Change(f.context(), []string{f.cluster.Warmed(hello, us, "c0001")}, []string{f.key(1)}))
+	check.NoError(t, c.change(f.context(), []string{f.cluster.Warmed(hello, us, "c0001")}, []string{f.key(1)}))
 	all = f.all()
 	check.That(t, all[f.key(1)] == nil, "after the change there are %v", all)
 	check.That(t, all[f.cluster.Warmed(hello, us, "c0001")] != nil, "after the change there are %v", all)
@@ -51,7 +51,7 @@ func TestKeysHangOnOneLease(t *testing.T) {
 	check.That(t, s.OK(), "the state is %+v", s)
 	check.NoError(t, c.Close())
 	check.Equal(t, len(f.all()), 0)
-	check.ErrorIs(t, c.Put(f.context(), f.key(3)), ErrClosed, "after the end a put")
+	check.ErrorIs(t, c.Put(f.context(), f.key(3)), errClosed, "after the end a put")
 }
 
 // TestHealthIsWrittenWhenItChanges: a change of the health is written at once.
@@ -77,7 +77,7 @@ func TestLostLeaseBringsAllKeysBack(t *testing.T) {
 	for i := range keys {
 		all = append(all, f.key(i))
 	}
-	check.NoError(t, c.Change(f.context(), all, nil))
+	check.NoError(t, c.change(f.context(), all, nil))
 	for round := range 5 {
 		f.revoke(c)
 		peertest.Until(t, "a new lease", func() string {
@@ -106,7 +106,7 @@ func TestKeysThatOthersDeleteComeBack(t *testing.T) {
 	f := shared(t)
 	c := f.run()
 	warmed := f.cluster.Warmed(hello, us, "w")
-	check.NoError(t, c.Change(f.context(), []string{f.key(1), warmed}, nil))
+	check.NoError(t, c.change(f.context(), []string{f.key(1), warmed}, nil))
 	for _, key := range []string{f.key(1), warmed, f.cluster.Invoker(us), f.cluster.Lease(us)} {
 		before := f.all()[key].revision
 		f.delete(key)

@@ -97,7 +97,7 @@ func (c *Client) acquire(at activation.Endpoint) (*channel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, ErrClosed
+		return nil, errClosed
 	}
 	s := c.schedulers[at]
 	if s == nil {

@@ -47,8 +47,8 @@ var (
 	// ErrUnreadable means that the answer cannot be decoded. If it was an activation, the
 	// activation is lost.
 	ErrUnreadable = errors.New("answer of the scheduler cannot be read")
-	// ErrClosed is returned by calls of a closed client.
-	ErrClosed = errors.New("client of schedulers is closed")
+	// errClosed is returned by calls of a closed client.
+	errClosed = errors.New("client of schedulers is closed")
 )
 
 // Config of a Client.

@@ -199,7 +199,7 @@ func TestClosedClient(t *testing.T) {
 	check.NoError(t, err)
 	check.NoError(t, c.Close())
 	_, err = c.Fetch(t.Context(), at, Request{Queue: hello})
-	check.ErrorIs(t, err, ErrClosed)
+	check.ErrorIs(t, err, errClosed)
 }
 
 // TestLastDuration is absent unless a run has ended.

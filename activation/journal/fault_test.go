@@ -22,7 +22,7 @@ import (
 func TestCutAndFlippedAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	result := []byte(`{"response":{}}`)
-	j := open(t, Config{Dir: dir, Sync: wal.None})
+	j := open(t, Config{Dir: dir, Sync: wal.SyncNone})
 	for i := range 6 {
 		j.Delivered(id(i), 0, int64(i))
 		mustStore(t, j, i)
@@ -38,7 +38,7 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 		for _, data := range [][]byte{whole[:at], flipped(whole, at)} {
 			hurt := t.TempDir()
 			check.NoError(t, os.WriteFile(filepath.Join(hurt, filepath.Base(files[0])), data, 0o600))
-			j, err := Open(Config{Dir: hurt, Sync: wal.None})
+			j, err := Open(Config{Dir: hurt, Sync: wal.SyncNone})
 			check.NoError(t, err, "at %d", at)
 			lost := 0
 			for i := range 6 {

@@ -90,18 +90,18 @@ type History struct {
 }
 
 var (
-	// ErrFull is returned by AppendMessage and KeepUnacknowledged if the journal has its
+	// errFull is returned by AppendMessage and KeepUnacknowledged if the journal has its
 	// share of the disk.
-	ErrFull = errors.New("journal is full")
-	// ErrNotOpen is returned by AppendMessage and KeepUnacknowledged for an activation
+	errFull = errors.New("journal is full")
+	// errNotOpen is returned by AppendMessage and KeepUnacknowledged for an activation
 	// that is completed, or was never accepted.
-	ErrNotOpen = errors.New("it is not being worked on")
+	errNotOpen = errors.New("it is not being worked on")
 	// ErrNoMessage is returned by Message for an activation whose message is
 	// not in the journal.
 	ErrNoMessage = errors.New("there is no message")
-	// ErrNoResult is returned by Result for an activation whose result is not
+	// errNoResult is returned by Result for an activation whose result is not
 	// in the journal.
-	ErrNoResult = errors.New("there is no result")
+	errNoResult = errors.New("there is no result")
 )
 
 // Journal records states on disk. It is safe for use by many goroutines.

@@ -52,7 +52,7 @@ func begin(j *Journal, id activation.ID) { _, _ = j.Begin(context.Background(), 
 func mustStore(t testing.TB, j *Journal, i int) {
 	t.Helper()
 	err := store(j, id(i), messageOf(i))
-	for err != nil && j.log.Ready(t.Context()) == nil && !errors.Is(err, ErrFull) { // a disk that is slow for a moment
+	for err != nil && j.log.Ready(t.Context()) == nil && !errors.Is(err, errFull) { // a disk that is slow for a moment
 		err = store(j, id(i), messageOf(i))
 	}
 	check.NoError(t, err)
@@ -147,7 +147,7 @@ func TestMessagesComeBackInOrder(t *testing.T) {
 
 // TestFilesGoWhenAllInThemIsDone although one activation waits all the time.
 func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
-	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 1000, Sync: wal.None})
+	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 1000, Sync: wal.SyncNone})
 	j.Delivered(id(0), 0, 0)
 	mustStore(t, j, 0)
 	for i := 1; i < 5000; i++ {
@@ -176,7 +176,7 @@ func TestFullJournalRefusesMessages(t *testing.T) {
 	for i := range 200 {
 		j.Delivered(id(i), 0, int64(i))
 		if err := store(j, id(i), make([]byte, 100)); err != nil {
-			check.ErrorIs(check.Must(t), err, ErrFull)
+			check.ErrorIs(check.Must(t), err, errFull)
 			check.AtLeast(check.Must(t), i, 40)
 			j.Completed(id(0))
 			j.Completed(id(1))
@@ -201,7 +201,7 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 	known := map[int]History{}
 	next := 0
 	for life := range 5 {
-		j := open(t, Config{Dir: dir, SegmentBytes: 300, Sync: wal.None})
+		j := open(t, Config{Dir: dir, SegmentBytes: 300, Sync: wal.SyncNone})
 		started := map[int]bool{} // and not completed
 		for i := range next {
 			got := j.History(id(i))

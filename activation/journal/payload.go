@@ -87,11 +87,11 @@ func (j *Journal) appendMessage(k key, text []byte) (r wal.PendingWrite, err err
 	e := j.known[k]
 	switch {
 	case e == nil || e.state == Completed || len(text) == 0:
-		return r, ErrNotOpen
+		return r, errNotOpen
 	case e.has(message):
 		return j.log.Appended(), nil
 	case j.live+int64(len(text)) > j.cfg.Bytes:
-		return r, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
+		return r, fmt.Errorf("%w: it may take %d bytes", errFull, j.cfg.Bytes)
 	}
 	return j.writePayload(k, e, message, text), nil
 }
@@ -152,9 +152,9 @@ func (j *Journal) keepUnacknowledged(k key, text []byte) (wal.PendingWrite, erro
 	e := j.known[k]
 	switch {
 	case e == nil || e.state == Completed || len(text) == 0:
-		return wal.PendingWrite{}, ErrNotOpen
+		return wal.PendingWrite{}, errNotOpen
 	case j.live+int64(len(text)) > j.cfg.Bytes:
-		return wal.PendingWrite{}, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
+		return wal.PendingWrite{}, fmt.Errorf("%w: it may take %d bytes", errFull, j.cfg.Bytes)
 	}
 	return j.writePayload(k, e, result, text), nil
 }
@@ -170,7 +170,7 @@ func (j *Journal) Message(id activation.ID) ([]byte, error) {
 
 // Result reads the result of an activation whose History is Unacknowledged.
 func (j *Journal) Result(id activation.ID) ([]byte, error) {
-	text, err := j.payload(keyOf(id), result, ErrNoResult)
+	text, err := j.payload(keyOf(id), result, errNoResult)
 	if err != nil {
 		return nil, fmt.Errorf("result of %s: %w", id, err)
 	}
@@ -226,7 +226,7 @@ func (j *Journal) BeginHandback(id activation.ID) error {
 	e := j.known[k]
 	if e == nil || e.state != Accepted {
 		j.mu.Unlock()
-		return fmt.Errorf("offer activation %s: %w", id, ErrNotOpen)
+		return fmt.Errorf("offer activation %s: %w", id, errNotOpen)
 	}
 	e.offered = true
 	r := j.writeState(k, e)

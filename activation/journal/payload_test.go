@@ -200,12 +200,12 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 	for range 2 {
 		for i := range 2 {
 			_, err := j.Result(id(i))
-			check.ErrorIs(t, err, ErrNoResult, "%d: a result after its completion", i)
+			check.ErrorIs(t, err, errNoResult, "%d: a result after its completion", i)
 			check.That(t, !j.History(id(i)).Unacknowledged, "%d: a result after its completion: %v", i, err)
 		}
 		j = again(t, j)
 	}
-	check.ErrorIs(t, keepResult(j, id(0), []byte("late")), ErrNotOpen, "kept after its completion")
+	check.ErrorIs(t, keepResult(j, id(0), []byte("late")), errNotOpen, "kept after its completion")
 	j.ForgetBelow(0, func(int64) bool { return true })
 	check.Equal(t, len(j.refs), 0)
 	check.Equal(t, j.live, 0)
@@ -229,8 +229,8 @@ func TestKeepUnacknowledgedReportsEach(t *testing.T) {
 	}
 	j.Completed(id(0))
 	errs := j.KeepUnacknowledged([]activation.ID{id(0), id(1), id(2)}, [][]byte{[]byte("done"), make([]byte, 2<<20), []byte("ended")})
-	check.ErrorIs(t, errs[0], ErrNotOpen)
-	check.ErrorIs(t, errs[1], ErrFull)
+	check.ErrorIs(t, errs[0], errNotOpen)
+	check.ErrorIs(t, errs[1], errFull)
 	check.NoError(t, errs[2])
 	got, err := j.Result(id(2))
 	check.Equal(t, string(got), "ended")
@@ -245,7 +245,7 @@ func TestKeptMessageIsTheNextProcesses(t *testing.T) {
 		j.Delivered(id(i), 7, int64(i))
 		check.NoError(t, j.AppendMessage(id(i), messageOf(i)))
 	}
-	check.ErrorIs(t, j.AppendMessage(id(9), messageOf(9)), ErrNotOpen, "kept an activation that was not accepted")
+	check.ErrorIs(t, j.AppendMessage(id(9), messageOf(9)), errNotOpen, "kept an activation that was not accepted")
 	j.Completed(id(0))
 	p := j.History(id(1))
 	check.That(t, p.JournalOwned, "past %+v: another copy would count", p)
@@ -341,5 +341,5 @@ func TestOfferWhatHasStarted(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	j.Delivered(id(1), 0, 1)
 	begin(j, id(1))
-	check.ErrorIs(t, j.BeginHandback(id(1)), ErrNotOpen)
+	check.ErrorIs(t, j.BeginHandback(id(1)), errNotOpen)
 }

@@ -63,7 +63,7 @@ func TestProducerSplitsABatchThatIsTooLarge(t *testing.T) {
 		for i := range 41 {
 			err := <-reported
 			check.That(b.t, (err != nil) == (i == 21), "message %d: %v", i, err)
-			if i == 21 && !errors.Is(err, ErrTooLarge) {
+			if i == 21 && !errors.Is(err, errTooLarge) {
 				b.t.Errorf("message %d: %v", i, err)
 			}
 		}

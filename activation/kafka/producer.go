@@ -12,9 +12,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// ErrTooLarge is the error of a message that is too large for its topic and has no shorter
+// errTooLarge is the error of a message that is too large for its topic and has no shorter
 // form.
-var ErrTooLarge = errors.New("kafka: message is too large")
+var errTooLarge = errors.New("kafka: message is too large")
 
 // ProducerConfig bounds a Producer. Zero values mean the defaults.
 type ProducerConfig struct {

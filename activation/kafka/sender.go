@@ -193,7 +193,7 @@ func (s *topicSender) split(batch []outgoing, err error) {
 			return
 		}
 		s.producer.log.Error("message too large for its topic, dropped", "topic", s.topic, "bytes", large)
-		s.settle(batch, fmt.Errorf("%w: %w", ErrTooLarge, err))
+		s.settle(batch, fmt.Errorf("%w: %w", errTooLarge, err))
 		return
 	}
 	for i := range batch {

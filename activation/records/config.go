@@ -70,10 +70,10 @@ func (d Document) settled(batch int, err error) {
 	}
 }
 
-// WithDefaults replaces zero values by the defaults. The reasons for two of these: a
+// withDefaults replaces zero values by the defaults. The reasons for two of these: a
 // batch of 64 documents costs CouchDB a tenth of 64 single ones, and at a thousand
 // records a second about that many arrive in 50 ms.
-func (c Config) WithDefaults() Config {
+func (c Config) withDefaults() Config {
 	c.Requests = cmp.Or(c.Requests, 4)
 	c.BatchDocs = cmp.Or(c.BatchDocs, 500)
 	c.BatchBytes = cmp.Or(c.BatchBytes, 4<<20)

@@ -166,7 +166,7 @@ func (m *memorySpool) Documents() int {
 func bubble(t *testing.T, cfg Config, d *database, test func(t *testing.T, r *Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		cfg := cfg.WithDefaults()
+		cfg := cfg.withDefaults()
 		r := newQueue(cfg, "store", d.write, slog.New(slog.DiscardHandler))
 		var wg sync.WaitGroup
 		for range cfg.Requests {

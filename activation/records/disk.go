@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// ErrSpoolFull means that the spool uses all of its disk space.
-var ErrSpoolFull = errors.New("spool is full")
+// errSpoolFull means that the spool uses all of its disk space.
+var errSpoolFull = errors.New("spool is full")
 
 // SpoolConfig sets the directory and the limits of a spool. Zero values below Dir mean
 // the defaults.
@@ -75,7 +75,7 @@ func (s *DiskSpool) Append(docs []Document) error {
 		size += int64(len(doc.ID) + len(doc.Body))
 	}
 	if unwritten := s.log.Bytes(); unwritten > 0 && unwritten+size > s.cfg.Bytes {
-		return fmt.Errorf("%w: %d bytes of %d", ErrSpoolFull, unwritten, s.cfg.Bytes)
+		return fmt.Errorf("%w: %d bytes of %d", errSpoolFull, unwritten, s.cfg.Bytes)
 	}
 	s.mu.Lock()
 	s.docs += len(docs)
@@ -169,8 +169,8 @@ func (s *DiskSpool) Remove(n int) error {
 	return nil
 }
 
-// Trouble returns the error that keeps the spool from writing, nil if there is none.
-func (s *DiskSpool) Trouble() error {
+// Err returns the error that keeps the spool from writing, nil if there is none.
+func (s *DiskSpool) Err() error {
 	_, err := s.log.Err()
 	return err
 }

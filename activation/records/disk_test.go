@@ -55,7 +55,7 @@ func ids(from, to int) (all []string) {
 }
 
 func TestSpoolKeepsOrder(t *testing.T) {
-	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), SegmentBytes: 500, Sync: wal.None})
+	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), SegmentBytes: 500, Sync: wal.SyncNone})
 	spoolDocs(t, s, 0, 50)
 	docs, err := s.Peek(3, 1)
 	check.NoError(t, err)
@@ -97,12 +97,12 @@ func TestSpoolSurvives(t *testing.T) {
 }
 
 func TestSpoolIsBounded(t *testing.T) {
-	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), Bytes: 2000, SegmentBytes: 500, Sync: wal.None})
+	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), Bytes: 2000, SegmentBytes: 500, Sync: wal.SyncNone})
 	n := 0
 	for ; s.Append([]Document{doc(n)}) == nil; n++ {
 		check.AtMost(check.Must(t), n, 100, "takes everything")
 	}
-	check.ErrorIs(t, s.Append([]Document{doc(n)}), ErrSpoolFull)
+	check.ErrorIs(t, s.Append([]Document{doc(n)}), errSpoolFull)
 	check.AtMost(t, s.Bytes(), 2500)
 	check.AtLeast(t, n, 10)
 	check.EqualSlices(t, drain(t, s), ids(0, n))
@@ -118,7 +118,7 @@ func TestSpoolOnBadDisk(t *testing.T) {
 	check.NoError(t, os.Rename(dir, dir+"x"))
 	for range 3 {
 		check.That(check.Must(t), s.Append([]Document{doc(1)}) != nil, "spooled to a missing disk")
-		check.That(check.Must(t), s.Trouble() != nil, "no trouble with a missing disk")
+		check.That(check.Must(t), s.Err() != nil, "no trouble with a missing disk")
 	}
 	check.NoError(t, os.Rename(dir+"x", dir))
 	check.NoError(t, s.log.Ready(t.Context()))
@@ -149,7 +149,7 @@ func TestSpoolDeletesWhenTheDiskIsBack(t *testing.T) {
 // TestSpoolDrainsBesideFreshOnes: draining beside appends loses no document and returns
 // none twice.
 func TestSpoolDrainsBesideFreshOnes(t *testing.T) {
-	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), SegmentBytes: 300, Sync: wal.None})
+	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), SegmentBytes: 300, Sync: wal.SyncNone})
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() { spoolDocs(t, s, 500*w, 500*w+500) })
@@ -174,7 +174,7 @@ func TestSpoolDrainsBesideFreshOnes(t *testing.T) {
 
 func TestSpoolCutAndFlippedAnywhere(t *testing.T) {
 	dir := t.TempDir()
-	s := openSpool(t, SpoolConfig{Dir: dir, Sync: wal.None})
+	s := openSpool(t, SpoolConfig{Dir: dir, Sync: wal.SyncNone})
 	spoolDocs(t, s, 0, 4)
 	check.NoError(t, s.Close())
 	files, _ := filepath.Glob(filepath.Join(dir, "*.v1"))
@@ -186,7 +186,7 @@ func TestSpoolCutAndFlippedAnywhere(t *testing.T) {
 		for _, data := range [][]byte{whole[:at], bad} {
 			hurt := t.TempDir()
 			check.NoError(t, os.WriteFile(filepath.Join(hurt, filepath.Base(files[0])), data, 0o600))
-			s, err := OpenSpool(SpoolConfig{Dir: hurt, Sync: wal.None})
+			s, err := OpenSpool(SpoolConfig{Dir: hurt, Sync: wal.SyncNone})
 			check.NoError(t, err, "at %d", at)
 			got := drain(t, s)
 			want := ids(0, at*4/len(whole))
@@ -206,7 +206,7 @@ func BenchmarkSpoolHour(b *testing.B) {
 	const hour = 3600 * 100
 	body := []byte(`{"_id":"guest/x","logs":["` + strings.Repeat("l", 560) + `"]}`)
 	for b.Loop() {
-		s := openSpool(b, SpoolConfig{Dir: b.TempDir(), Bytes: 16 << 30, Sync: wal.Batch})
+		s := openSpool(b, SpoolConfig{Dir: b.TempDir(), Bytes: 16 << 30, Sync: wal.SyncBatch})
 		runtime.GC()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

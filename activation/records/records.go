@@ -101,7 +101,7 @@ type Stats struct {
 // Open creates a queue to a store and starts its senders. name is the store's name in
 // the log. Each Write gets the configured timeout. If log is nil, nothing is logged.
 func Open(cfg Config, name string, write Write, log *slog.Logger) *Queue {
-	cfg = cfg.WithDefaults()
+	cfg = cfg.withDefaults()
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}

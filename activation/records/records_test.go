@@ -225,7 +225,7 @@ func TestCloseSavesWhatIsLeft(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
-			r := newQueue(cfg.WithDefaults(), "store", d.write, slog.New(slog.DiscardHandler))
+			r := newQueue(cfg.withDefaults(), "store", d.write, slog.New(slog.DiscardHandler))
 			var wg sync.WaitGroup
 			wg.Go(func() { r.run(ctx) })
 			put(t, r, doc(0), doc(1))

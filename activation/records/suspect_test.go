@@ -248,7 +248,7 @@ type boundedSpool struct {
 
 func (b *boundedSpool) Append(docs []Document) error {
 	if b.Documents()+len(docs) > b.most {
-		return ErrSpoolFull
+		return errSpoolFull
 	}
 	return b.memorySpool.Append(docs)
 }

@@ -27,8 +27,8 @@ type Programs struct {
 	Native []string // the whole command, because the native proxy is a program itself
 }
 
-// NativeProgram is the file name of the native proxy.
-const NativeProgram = "gpuwhisk-native"
+// nativeProgram is the file name of the native proxy.
+const nativeProgram = "gpuwhisk-native"
 
 // FindPrograms searches PATH. If python3 is a launcher script, as version managers
 // install it, the interpreter behind the script is used instead. So every later start is
@@ -44,7 +44,7 @@ func FindPrograms(ctx context.Context) Programs {
 			break
 		}
 	}
-	if p, err := exec.LookPath(NativeProgram); err == nil {
+	if p, err := exec.LookPath(nativeProgram); err == nil {
 		found.Native = []string{p}
 	}
 	return found

@@ -28,7 +28,7 @@ type Config struct {
 	Pool gpu.PoolConfig
 	// Link is how fast memory moves until moves were measured; a zero one takes
 	// the default.
-	Link gpu.Link
+	Link gpu.TransferModel
 
 	// Context is the device memory of a container's CUDA context. Memory is the expected need
 	// of a function without an annotation for it.
@@ -92,8 +92,8 @@ const (
 )
 
 func (c *Config) complete() {
-	if c.Link == (gpu.Link{}) {
-		c.Link = gpu.DefaultLink()
+	if c.Link == (gpu.TransferModel{}) {
+		c.Link = gpu.DefaultTransferModel()
 	}
 	if c.NewPolicy == nil {
 		c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (Policy, error) {

@@ -13,7 +13,7 @@ type device struct {
 	gpu.Device
 	ledger     *gpu.Ledger
 	tokens     *gpu.Tokens
-	foreign    gpu.Foreign
+	foreign    gpu.ExternalUsage
 	speed      linkSpeed
 	containers []*container // not gone, in the order of their creation
 	kept       int          // of containers: those that are not being removed
@@ -120,7 +120,7 @@ func (s *Scheduler) lose(dev *device, why string) {
 		}
 		s.cancelMove(c)
 	}
-	dev.foreign, dev.used = gpu.Foreign{}, -1
+	dev.foreign, dev.used = gpu.ExternalUsage{}, -1
 	dev.ledger.SetForeign(s.now, 0)
 	dev.resized()
 }

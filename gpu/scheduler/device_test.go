@@ -67,7 +67,7 @@ func TestOrphanedWait(t *testing.T) {
 // TestLinkSpeedIsLearnt: the expected time of a move follows the times that were
 // measured.
 func TestLinkSpeedIsLearnt(t *testing.T) {
-	p := linkSpeed{link: gpu.Link{BytesPerSecond: 1e9}, applied: 1e9}
+	p := linkSpeed{link: gpu.TransferModel{BytesPerSecond: 1e9}, applied: 1e9}
 	check.Equal(t, p.time(2e9), 2*time.Second, "by the link")
 	p.learn(1<<20, time.Hour)
 	check.Equal(t, p.time(2e9), 2*time.Second, "after a small move")

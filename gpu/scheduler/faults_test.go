@@ -87,7 +87,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	cfg, _ := sched.Defaults(policy)
 	cfg.Namespaces = seed%3 == 0 && policy != "fcfs"
 	c := Config{
-		Policy: policy, Sched: cfg, Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 2 + int(seed%6), Rule: gpu.Rule(seed % 4)},
+		Policy: policy, Sched: cfg, Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 2 + int(seed%6), Rule: gpu.RetentionPolicy(seed % 4)},
 		Context: 400 << 20, Memory: 1 << 30, AckTimeout: 2 * time.Second, IdleTimeout: 10 * time.Minute,
 		PrefetchActive: seed%2 == 0, Faults: seed%4 < 2, SwapEachRun: seed%7 == 6,
 		DeviceTimeout: 5 * time.Minute, Headroom: int64(seed%2) << 30,

@@ -133,9 +133,9 @@ func (s *Scheduler) Host() (HostMemory, bool) { return s.host, s.limited }
 // Claimed returns the host memory, in MiB, that is set aside for a waiting flow, 0 for none.
 func (s *Scheduler) Claimed() int { return s.kept }
 
-// Spare returns the host memory, in MiB, that containers give back when others need it: the
+// ReclaimableMB returns the host memory, in MiB, that containers give back when others need it: the
 // memory of idle containers and of containers that are being removed.
-func (s *Scheduler) Spare() (mb int) {
+func (s *Scheduler) ReclaimableMB() (mb int) {
 	for _, c := range s.containers {
 		if c.isIdle() || c.removing && !c.overdue {
 			mb += c.hostMB

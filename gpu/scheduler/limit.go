@@ -23,7 +23,7 @@ func (s *Scheduler) data(c *container) int64 {
 }
 
 // wanted returns the part of a run's need that counts for its namespace's limit.
-func (s *Scheduler) wanted(rev *revision, need gpu.Need) int64 {
+func (s *Scheduler) wanted(rev *revision, need gpu.MemoryRequest) int64 {
 	if rev.noShim {
 		return need.Context - s.cfg.Context
 	}
@@ -33,7 +33,7 @@ func (s *Scheduler) wanted(rev *revision, need gpu.Need) int64 {
 // permits reports whether the namespace's limit leaves enough memory for a run in the
 // container own, or in a new container if own is nil. Memory of idle containers does not
 // count, because it can be evicted or freed with its container.
-func (s *Scheduler) permits(dev *device, rev *revision, own *container, need gpu.Need) bool {
+func (s *Scheduler) permits(dev *device, rev *revision, own *container, need gpu.MemoryRequest) bool {
 	limit := rev.flow.space.limit
 	if limit == 0 {
 		return true

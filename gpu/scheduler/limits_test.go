@@ -26,7 +26,7 @@ func TestNamespaceLimit(t *testing.T) {
 	s.run("create 3, evict 1 epoch 1, start 2 in 3 on 0 cold", x, 1, 4*gib)
 	s.holds("", 1, 4*gib, 0)
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true})
-	check.That(t, s.l.permits(s.l.devices[0], s.l.flows[fn("x", 0).Flow].newest(), nil, gpu.Need{Bytes: 2 * gib}), "2 of 6 GiB beside 4 are not permitted")
+	check.That(t, s.l.permits(s.l.devices[0], s.l.flows[fn("x", 0).Flow].newest(), nil, gpu.MemoryRequest{Bytes: 2 * gib}), "2 of 6 GiB beside 4 are not permitted")
 	again := s.submit("", fn("x", 4*gib))
 	s.run("prefetch 1 epoch 2, evict 3 epoch 1", y, 3, 4*gib)
 	s.holds("", 1, 4*gib, 4*gib)

@@ -8,7 +8,7 @@ import (
 
 // linkSpeed is how fast a device's memory was measured to move.
 type linkSpeed struct {
-	link    gpu.Link
+	link    gpu.TransferModel
 	seen    float64 // bytes per second, smoothed
 	applied float64 // the speed that time uses
 }

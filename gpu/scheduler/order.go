@@ -7,16 +7,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Do is the kind of an order.
-type Do uint8
+// OrderKind is the kind of an order.
+type OrderKind uint8
 
 // The orders, each with the fields of Order that it has. Container and Device are set
 // wherever there is one, Flow always.
 const (
 	// Create takes a slot for a new container and HostMB of host memory. Its first
 	// run creates it: Invocation, HostMB.
-	Create Do = iota
-	// Start starts a run in its container: Invocation, Start, Rested, Need, Memory,
+	Create OrderKind = iota
+	// Start starts a run in its container: Invocation, Start, FirstRun, Need, Memory,
 	// Waited, Charged, Transfer.
 	Start
 	// Move moves a container's device memory; Moved acknowledges it. A newer Move of the
@@ -51,7 +51,7 @@ var orderWords = [Orders]string{
 }
 
 // String returns the order's name in logs and records.
-func (d Do) String() string { return word(orderWords[:], uint8(d), "order") }
+func (d OrderKind) String() string { return word(orderWords[:], uint8(d), "order") }
 
 // Reason is why an invocation is refused.
 type Reason uint8
@@ -83,20 +83,20 @@ func (r Reason) String() string { return word(reasonWords[:], uint8(r), "reason"
 
 // Order is one thing to do. Its keys are for logs.
 type Order struct {
-	Do         Do           `json:"-"`
+	Do         OrderKind    `json:"-"`
 	Invocation uint64       `json:"invocation,omitempty"`
 	Container  Container    `json:"container,omitempty"`
 	Device     int          `json:"device,omitempty"`
 	Flow       sched.FlowID `json:"-"`
 	HostMB     int          `json:"hostMB,omitempty"`
 
-	Start    sched.StartKind `json:"-"`
-	Rested   bool            `json:"rested,omitempty"`   // no other run is at work in the container
-	Need     gpu.Need        `json:"need,omitzero"`      // what is reserved for the run
-	Memory   int64           `json:"memory,omitempty"`   // the most of its container so far, or what is reserved, less contexts
-	Waited   time.Duration   `json:"waited,omitempty"`   // from its submission to its token
-	Charged  time.Duration   `json:"charged,omitempty"`  // virtual time
-	Transfer uint64          `json:"transfer,omitempty"` // epoch of the prefetch that serves the run, 0 for none
+	Start    sched.StartKind   `json:"-"`
+	FirstRun bool              `json:"rested,omitempty"`   // no other run is at work in the container
+	Need     gpu.MemoryRequest `json:"need,omitzero"`      // what is reserved for the run
+	Memory   int64             `json:"memory,omitempty"`   // the most of its container so far, or what is reserved, less contexts
+	Waited   time.Duration     `json:"waited,omitempty"`   // from its submission to its token
+	Charged  time.Duration     `json:"charged,omitempty"`  // virtual time
+	Transfer uint64            `json:"transfer,omitempty"` // epoch of the prefetch that serves the run, 0 for none
 
 	Move      gpu.OrderKind `json:"-"`
 	Epoch     uint64        `json:"epoch,omitempty"`

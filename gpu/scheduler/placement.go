@@ -66,7 +66,7 @@ func (w work) Placement(index int) sched.Placement {
 
 // lacks returns the resources that a run lacks on a device, in the container own or, if own is
 // nil, in a new one. Memory of idle containers is not lacking, because it can be freed.
-func (s *Scheduler) lacks(dev *device, rev *revision, own *container, need gpu.Need) (lacks sched.Lack) {
+func (s *Scheduler) lacks(dev *device, rev *revision, own *container, need gpu.MemoryRequest) (lacks sched.Lack) {
 	if s.unfit(dev, need) || own == nil && s.hostless(rev) {
 		return sched.LacksDevice
 	}
@@ -128,7 +128,7 @@ func (r *run) actualStart() sched.StartKind {
 
 // hasMemory reports whether the device has the memory that a run needs in the container
 // own, or when that is nil in a new one.
-func (s *Scheduler) hasMemory(dev *device, own *container, need gpu.Need) bool {
+func (s *Scheduler) hasMemory(dev *device, own *container, need gpu.MemoryRequest) bool {
 	if own == nil {
 		return need.Bytes+need.Context <= dev.ledger.Available()
 	}
@@ -145,7 +145,7 @@ func (s *Scheduler) hasAll(dev *device, rev *revision) bool {
 // unfit reports whether a run would not fit on the device even if nothing else ran there: the
 // device is too small, or foreign memory takes too much. A run that fits no device at all is
 // let through, to be refused with a reason.
-func (s *Scheduler) unfit(dev *device, need gpu.Need) bool {
+func (s *Scheduler) unfit(dev *device, need gpu.MemoryRequest) bool {
 	all := need.Bytes + need.Context
 	return all <= s.largest && all > dev.usable
 }
@@ -180,14 +180,14 @@ func (s *Scheduler) affords(rev *revision) bool {
 // need returns the device memory that a run asks for in the container own or, if own is nil,
 // in a new one. The annotation counts until a run was measured. Memory without a shim stays as
 // long as its container lives and cannot be moved, like a context.
-func (s *Scheduler) need(dev *device, rev *revision, own *container) gpu.Need {
+func (s *Scheduler) need(dev *device, rev *revision, own *container) gpu.MemoryRequest {
 	size, measured := rev.measured.Bytes()
 	if !measured {
 		size = rev.hint
 	}
-	n := gpu.Need{Bytes: size, Context: s.cfg.Context}
+	n := gpu.MemoryRequest{Bytes: size, Context: s.cfg.Context}
 	if rev.noShim {
-		n = gpu.Need{Context: size + s.cfg.Context}
+		n = gpu.MemoryRequest{Context: size + s.cfg.Context}
 	}
 	if own != nil {
 		_, footprint := dev.ledger.Residency(own.id)

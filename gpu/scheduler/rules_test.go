@@ -73,7 +73,7 @@ func TestEvictForHost(t *testing.T) {
 		s.now += time.Second
 	}
 	s.take(Event{Kind: Submitted, Invocation: 5, Function: fn("i", gib)}) // whose container is in use now
-	check.Equal(t, s.l.Spare(), 3*256, "MB are spare")
+	check.Equal(t, s.l.ReclaimableMB(), 3*256, "MB are spare")
 	s.expect("remove 1, remove 2", Event{Kind: HostReported, Host: HostMemory{Needed: 300}})
 	s.expect("", Event{Kind: HostReported, Host: HostMemory{Needed: 512}})
 	s.expect("remove 3", Event{Kind: HostReported, Host: HostMemory{Needed: 513}})
@@ -198,7 +198,7 @@ func TestBusyContainerCountsAgainstItsNamespace(t *testing.T) {
 	s.submit("create 2, start 2 in 2 on 0 cold", fn("g", 2*gib))
 	s.holds("", 1, 7*gib, 7*gib)
 	s.submit("", f)
-	check.That(t, !s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.containers[1], gpu.Need{Bytes: gib}), "1 GiB more in a container of 7, beside 2, is permitted where 8 are the limit")
+	check.That(t, !s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.containers[1], gpu.MemoryRequest{Bytes: gib}), "1 GiB more in a container of 7, beside 2, is permitted where 8 are the limit")
 }
 
 // TestIdleMemoryIsPrefetched: that of a flow with work queued, where memory is free.

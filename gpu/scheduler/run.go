@@ -18,7 +18,7 @@ type run struct {
 	rev       *revision
 	container *container
 	kind      sched.StartKind
-	need      gpu.Need
+	need      gpu.MemoryRequest
 	asked     int64         // bytes of data that were reserved
 	granted   time.Duration // when
 	waited    time.Duration // before that
@@ -155,7 +155,7 @@ func (s *Scheduler) launch(r *run) {
 	c.evicted = false // the run brings the evicted memory back
 	c.dev.enter(s.now, r)
 	s.orderFor(c, Order{
-		Do: Start, Invocation: r.in.id, Start: r.kind, Rested: r.first, Need: r.need, Memory: r.memory(),
+		Do: Start, Invocation: r.in.id, Start: r.kind, FirstRun: r.first, Need: r.need, Memory: r.memory(),
 		Waited: r.waited, Charged: r.charged, Transfer: r.transfer,
 	})
 }

@@ -11,7 +11,7 @@
 //
 // The scheduler keeps the flows with their queues, the containers and the devices.
 // sched.Scheduler chooses the next grant, gpu.Ledger decides which memory moves, gpu.Tokens
-// decides the number of concurrent runs per device, and gpu.Rule chooses the container that is
+// decides the number of concurrent runs per device, and gpu.RetentionPolicy chooses the container that is
 // removed for another. Activations, CUDA and Docker are out of scope: a Container is the
 // number of a container, and an invocation is the caller's number of an activation.
 //

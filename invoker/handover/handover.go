@@ -33,8 +33,8 @@ type Invoker struct {
 	Scheduled *Scheduled
 }
 
-// ErrNoController means that no controller has ever run in the deployment.
-var ErrNoController = errors.New("no topic completed0, completed1, ...: no controller of this deployment ever ran; check CONFIG_whisk_kafka_topics_prefix")
+// errNoController means that no controller has ever run in the deployment.
+var errNoController = errors.New("no topic completed0, completed1, ...: no controller of this deployment ever ran; check CONFIG_whisk_kafka_topics_prefix")
 
 // completed returns the topics on which controllers receive acks, and the number of one
 // controller.
@@ -54,7 +54,7 @@ func (i Invoker) completed(ctx context.Context) (topics []string, controller str
 		}
 	}
 	if controller == "" {
-		return nil, "", ErrNoController
+		return nil, "", errNoController
 	}
 	slices.Sort(topics)
 	return topics, controller, nil

@@ -74,7 +74,7 @@ func (o Options) Apply(policy string) (Params, error) {
 		set(&p.Pool.Size, o.Pool)
 	}
 	if o.Retention != nil {
-		if p.Pool.Rule, err = gpu.ParseRule(*o.Retention); err != nil {
+		if p.Pool.Rule, err = gpu.ParseRetentionPolicy(*o.Retention); err != nil {
 			return p, fmt.Errorf("--retention: %w", err)
 		}
 	}

@@ -58,7 +58,7 @@ func DefaultParams(policy string) (Params, error) {
 	p := Params{
 		Config: scheduler.Config{
 			Policy: policy, Sched: cfg, Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 32, Rule: gpu.LRU},
-			Link: gpu.DefaultLink(), Context: 400 * mib, Memory: gib, PrefetchActive: true,
+			Link: gpu.DefaultTransferModel(), Context: 400 * mib, Memory: gib, PrefetchActive: true,
 			Faults: true, // how much of a transfer a run waits for is the link's rule
 		},
 		GPUs: 1, GPUMemory: 16 * gib, ContainerStart: 1500 * time.Millisecond, InitInterferes: true,

@@ -78,7 +78,7 @@ func TestStartKinds(t *testing.T) {
 	swapping := func(memory int64, overlap float64) func(*Params) {
 		return func(p *Params) {
 			p.GPUMemory, p.Context, p.ContainerStart, p.PrefetchActive = memory, 0, 0, false
-			p.Link = gpu.Link{BytesPerSecond: 6 * gib, Overlap: overlap}
+			p.Link = gpu.TransferModel{BytesPerSecond: 6 * gib, Overlap: overlap}
 		}
 	}
 	for name, c := range map[string]struct {

@@ -96,11 +96,11 @@ func Run(ctx context.Context, environ []string, stdout, stderr *os.File) error {
 	if err != nil {
 		return fmt.Errorf("listen for the invoker: %w", err)
 	}
-	return Serve(ctx, listener, cfg)
+	return serve(ctx, listener, cfg)
 }
 
-// Serve serves one action on a listener. It closes the listener.
-func Serve(ctx context.Context, listener net.Listener, cfg Config) error {
+// serve serves one action on a listener. It closes the listener.
+func serve(ctx context.Context, listener net.Listener, cfg Config) error {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		listener.Close()

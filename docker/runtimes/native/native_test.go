@@ -41,7 +41,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	check.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- Serve(ctx, l, Config{Dir: t.TempDir(), Stdout: os.Stdout, Stderr: os.Stderr}) }()
+	go func() { done <- serve(ctx, l, Config{Dir: t.TempDir(), Stdout: os.Stdout, Stderr: os.Stderr}) }()
 	cancel()
 	check.NoError(t, <-done)
 }

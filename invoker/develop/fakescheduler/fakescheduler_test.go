@@ -266,7 +266,7 @@ func TestLeader(t *testing.T) {
 		f.cfg.ID = "1"
 		second := f.start()
 		check.NoError(t, first.CreateQueue(f.context(), hello))
-		check.ErrorIs(t, second.CreateQueue(f.context(), hello), ErrLed, "a second leader")
+		check.ErrorIs(t, second.CreateQueue(f.context(), hello), errLed, "a second leader")
 		check.NoError(t, first.Disable(f.context()))
 		if err := second.CreateQueue(f.context(), hello); err != nil {
 			t.Errorf("after the first is disabled: %v", err)

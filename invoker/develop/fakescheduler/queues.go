@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 )
 
-// ErrLed means that another scheduler leads the queue.
-var ErrLed = errors.New("another scheduler leads the queue")
+// errLed means that another scheduler leads the queue.
+var errLed = errors.New("another scheduler leads the queue")
 
 // Function is an action, together with the namespace that invokes it.
 type Function struct {
@@ -36,7 +36,7 @@ func (s *Scheduler) SetLimit(namespace string, containers int) {
 }
 
 // CreateQueue creates the queue of a function and puts its leader's key. A controller
-// requests this before the first activation. The error wraps ErrLed if another
+// requests this before the first activation. The error wraps errLed if another
 // scheduler leads the queue.
 func (s *Scheduler) CreateQueue(ctx context.Context, f Function) error {
 	action, err := f.MetaData.Decode(s.cfg.Manifest)
@@ -53,7 +53,7 @@ func (s *Scheduler) CreateQueue(ctx context.Context, f Function) error {
 	}
 	if !answer.Succeeded {
 		if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) != 1 || string(kvs[0].Value) != value {
-			return fmt.Errorf("%w: %s", ErrLed, key)
+			return fmt.Errorf("%w: %s", errLed, key)
 		}
 	}
 	s.mu.Lock()

@@ -30,7 +30,7 @@ type gpus struct {
 	shim    *devices.Mover // nil where memory is only simulated
 	mps     *mpsMover      // nil without MPS
 	// fallbacks are the actions whose memory cannot be moved; nil without a shim.
-	fallbacks *devices.Fallbacks
+	fallbacks *devices.CountOnlyActions
 }
 
 // findGPUs finds the devices, or creates simulated ones, and opens the mover of their memory.
@@ -51,7 +51,7 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 		return gpus{}, err
 	}
 	if len(g.devices) == 0 || c.GPU.SimulatedDevices > 0 && fake == "" {
-		g.mover = simulated.NewMover(gpu.DefaultLink())
+		g.mover = simulated.NewMover(gpu.DefaultTransferModel())
 		return g, nil
 	}
 	o := devices.Options{
@@ -127,9 +127,9 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	if err == nil && c.Runtimes.Processes() {
 		err = devices.TryLibrary(ctx, path)
 	}
-	if needs, nerr := devices.Needs(path); err == nil && nerr == nil && !c.Runtimes.Processes() && devices.Everywhere.Before(needs) {
+	if needs, nerr := devices.Needs(path); err == nil && nerr == nil && !c.Runtimes.Processes() && devices.MinGlibc.Before(needs) {
 		log.Info("the shim needs glibc of this version: containers of images with an older one run without it",
-			"version", needs.String(), "library", path, "fix", "make shim with zig cc (pip install ziglang) gives one for "+devices.Everywhere.String())
+			"version", needs.String(), "library", path, "fix", "make shim with zig cc (pip install ziglang) gives one for "+devices.MinGlibc.String())
 	}
 	switch {
 	case err == nil:

@@ -33,7 +33,7 @@ func mpsHost(t *testing.T, runtime string) (*config.Config, *gpus) {
 		{Index: 0, UUID: "GPU-a", MemoryBytes: 1}, {Index: 1, UUID: "MIG-b", MemoryBytes: 1, Sharing: gpu.MIGSlice},
 		{Index: 2, MemoryBytes: 1, Simulated: true},
 	}
-	g := &gpus{devices: devices, mover: simulated.NewMover(gpu.DefaultLink())}
+	g := &gpus{devices: devices, mover: simulated.NewMover(gpu.DefaultTransferModel())}
 	t.Cleanup(func() {
 		if err := g.close(); err != nil {
 			t.Error(err)

@@ -28,7 +28,7 @@ func TestSpoolCapacity(t *testing.T) {
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
 	check.NoError(t, err)
 	size := int64(cfg.State.SpoolSize)
-	s, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), Bytes: size, Sync: wal.None})
+	s, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), Bytes: size, Sync: wal.SyncNone})
 	check.NoError(t, err)
 	defer s.Close()
 	const some = 1000

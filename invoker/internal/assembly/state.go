@@ -45,8 +45,8 @@ func (a *assembly) openState() (err error) {
 	}
 	if dir := c.SpoolDir(name); dir != "" {
 		// Records that wait are nowhere else: each is synced, unless none is.
-		if sync != wal.None {
-			sync = wal.Each
+		if sync != wal.SyncNone {
+			sync = wal.SyncEach
 		}
 		a.state.spool, err = records.OpenSpool(records.SpoolConfig{Dir: dir, Bytes: int64(c.SpoolSize), Sync: sync, Log: a.Log})
 		if err != nil {
@@ -115,7 +115,7 @@ func (s state) status() (out stateStatus) {
 	}
 	if s.spool != nil {
 		out.Spool = &spoolStatus{Records: s.spool.Documents(), Bytes: s.spool.Bytes()}
-		if err := s.spool.Trouble(); err != nil {
+		if err := s.spool.Err(); err != nil {
 			out.Spool.Trouble = err.Error()
 		}
 	}

@@ -130,12 +130,12 @@ type APIHost struct {
 
 // ContainerEnv returns the environment of every action container.
 func (c *Config) ContainerEnv() []string {
-	return append([]string{"__OW_API_HOST=" + c.Runtimes.API.URL()}, c.Containers.ExtraEnv...)
+	return append([]string{"__OW_API_HOST=" + c.Runtimes.API.url()}, c.Containers.ExtraEnv...)
 }
 
-// URL returns the address in the form of __OW_API_HOST: the host in lower case, without
+// url returns the address in the form of __OW_API_HOST: the host in lower case, without
 // a port that is the protocol's default.
-func (a APIHost) URL() string {
+func (a APIHost) url() string {
 	host := strings.ToLower(a.Name)
 	if a.Proto == "https" && a.Port == 443 || a.Proto == "http" && a.Port == 80 || a.Port == 0 {
 		return a.Proto + "://" + host

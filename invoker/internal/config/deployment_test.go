@@ -30,7 +30,7 @@ func TestAnsibleEnvironment(t *testing.T) {
 	check.Equal(t, *c.Identity.ID, 3)
 	check.Equal(t, c.Identity.UniqueName, "3")
 	wantSettings(t, c, map[string]string{"whisk.invoker.resource.tags": "", "whisk.invoker.dedicated.namespaces": "a,b"})
-	check.Equal(t, c.Runtimes.API.URL(), "http://172.17.0.1:10001")
+	check.Equal(t, c.Runtimes.API.url(), "http://172.17.0.1:10001")
 	check.Equal(t, c.MaxPeek(), 16)
 	check.Equal(t, c.Kafka.TopicConfig["retention.ms"], "1000")
 	check.Equal(t, c.Kafka.TopicConfig["segment.bytes"], "536870912")

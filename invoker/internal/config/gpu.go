@@ -138,7 +138,7 @@ func (g *GPU) policy() value {
 	return v
 }
 
-func (g *GPU) info() sched.Info {
+func (g *GPU) info() sched.PolicyInfo {
 	info, _ := sched.Policy(g.Policy) // choice accepted the name, so it is known
 	return info
 }
@@ -152,12 +152,12 @@ func (g *GPU) complete(given func(key string) bool) {
 
 // retention returns the value of the rule that selects the container to remove when the
 // pool is full.
-func retention(at *gpu.Rule) value {
-	return withOwnDescription(field(at, "lru | flow-lru | protect-lru | demand", func(s string) (gpu.Rule, error) {
-		rule, err := gpu.ParseRule(strings.TrimSpace(s))
+func retention(at *gpu.RetentionPolicy) value {
+	return withOwnDescription(field(at, "lru | flow-lru | protect-lru | demand", func(s string) (gpu.RetentionPolicy, error) {
+		rule, err := gpu.ParseRetentionPolicy(strings.TrimSpace(s))
 		if err != nil {
 			return 0, errBad
 		}
 		return rule, nil
-	}, gpu.Rule.String))
+	}, gpu.RetentionPolicy.String))
 }

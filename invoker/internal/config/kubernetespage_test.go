@@ -25,7 +25,7 @@ func TestKubernetesPage(t *testing.T) {
 	check.Equal(t, c.Scheduler.Enabled, false, "scheduler mode")
 	check.Equal(t, c.Admin.WellKnown(), false, "the login is well known")
 	check.Equal(t, len(c.Ignored()), 0, "settings without effect")
-	check.Equal(t, c.Runtimes.API.URL(), "https://openwhisk.example.org")
+	check.Equal(t, c.Runtimes.API.url(), "https://openwhisk.example.org")
 	m, err := c.Runtimes.ParseManifest()
 	check.NoError(t, err)
 	_, ok := m.Runtime("nodejs:default")

@@ -73,8 +73,8 @@ type NamespaceLimits struct {
 	Truncation     Size          `key:"whisk.namespace-default-limit.activation.payload.truncation" like:"whisk.activation.payload.truncation"`
 }
 
-// MaxMessage is the largest Kafka message, max.message.bytes of a topic.
-func (l Limits) MaxMessage() Size { return l.Payload + l.SerdesOverhead }
+// maxMessage is the largest Kafka message, max.message.bytes of a topic.
+func (l Limits) maxMessage() Size { return l.Payload + l.SerdesOverhead }
 
 // MaxPeek returns how many activations may be in the pool at once: the number of
 // smallest containers that fit, multiplied if containers run several activations.

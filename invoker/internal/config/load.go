@@ -137,7 +137,7 @@ func resolveDefaults(c *Config, all []*key) {
 	c.provide()
 	const size = "max.message.bytes"
 	if _, given := c.Kafka.TopicConfig[size]; !given {
-		c.Kafka.TopicConfig[size] = fmt.Sprint(int64(c.Limits.MaxMessage()))
+		c.Kafka.TopicConfig[size] = fmt.Sprint(int64(c.Limits.maxMessage()))
 	}
 }
 

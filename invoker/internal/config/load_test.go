@@ -380,7 +380,7 @@ func TestAPIHostURL(t *testing.T) {
 		"https://host:80":   {"https", "host", 80},
 		"http://[::1]:8080": {"http", "::1", 8080},
 	} {
-		check.Equal(t, a.URL(), want, "%+v", a)
+		check.Equal(t, a.url(), want, "%+v", a)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestOpenServerless(t *testing.T) {
 	check.NoError(t, err)
 	check.Equal(t, c.Scheduler.Enabled, false, "scheduler mode")
 	check.Equal(t, c.Identity.ZooKeeperHosts, "zookeeper-0.zookeeper:2181")
-	check.Equal(t, c.Runtimes.API.URL(), "http://controller.nuvolaris.svc.cluster.local:3233")
+	check.Equal(t, c.Runtimes.API.url(), "http://controller.nuvolaris.svc.cluster.local:3233")
 	wantSettings(t, c, map[string]string{
 		"whisk.kafka.topics.prefix":                      "",
 		"whisk.couchdb.databases.WhiskEntity":            "nuvolaris_whisks",

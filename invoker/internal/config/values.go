@@ -97,7 +97,7 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 			return invokers(at)
 		}
 		return list(at)
-	case *gpu.Rule:
+	case *gpu.RetentionPolicy:
 		return retention(at)
 	case *map[string]string:
 		return properties(at)

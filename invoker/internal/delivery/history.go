@@ -64,9 +64,9 @@ const (
 	Skip                      // it is completed
 )
 
-// MaxAttempts bounds how many processes may be killed during the runs of one activation:
+// maxAttempts bounds how many processes may be killed during the runs of one activation:
 // the activation may be the cause.
-const MaxAttempts = 3
+const maxAttempts = 3
 
 // Recovery decides how a process goes on with the activation. rerun is set if an
 // interrupted run may be repeated.
@@ -78,7 +78,7 @@ func (h History) Recovery(rerun bool) Recovery {
 		return Repeat
 	case !h.Begun:
 		return Run
-	case h.Attempts >= MaxAttempts:
+	case h.Attempts >= maxAttempts:
 		return GiveUp
 	case rerun:
 		return RunAgain

@@ -346,7 +346,7 @@ func (w *world) checkOne(m *message) error {
 	if n := w.runs[id] + w.elsewhere[id]; n > 1 && !m.rerun {
 		return fmt.Errorf("it ran %d times", n)
 	}
-	if n := w.kills[id]; n > MaxAttempts {
+	if n := w.kills[id]; n > maxAttempts {
 		return fmt.Errorf("it was running in %d processes that were killed", n)
 	}
 	if w.done(id) && w.elsewhere[id] == 0 {

@@ -34,7 +34,7 @@ func (t *Table) learn(now time.Duration, c *candidate, since time.Duration) {
 	mean, backlog := sum.Seconds()/n, c.Backlog.Seconds()
 	excess := (backlog - mean) / (backlog + mean + usual.Seconds()) // between -1 and 1
 	middle := logSum / n
-	w := c.logWeight - min(since, Fresh).Seconds()/learning.Seconds()*excess
+	w := c.logWeight - min(since, fresh).Seconds()/learning.Seconds()*excess
 	c.setLogWeight(min(max(w, middle-mostLogWeight), middle+mostLogWeight))
 	if math.Abs(middle) > 1 { // only ratios of weights matter
 		for i := range t.all {

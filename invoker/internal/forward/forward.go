@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// Fresh is the greatest age of a candidate's last ping, as at controllers.
-	Fresh = 10 * time.Second
-	// Choices is the number of invokers that may take the activations of a function. More
+	// fresh is the greatest age of a candidate's last ping, as at controllers.
+	fresh = 10 * time.Second
+	// choices is the number of invokers that may take the activations of a function. More
 	// would spread the function over hosts where it is cold.
-	Choices = 4
+	choices = 4
 	// No activation goes to an invoker whose backlog exceeds (1 + excess) times the mean by
 	// more than patience. A smaller bound spreads functions over more hosts, where they take
 	// the device memory of other functions.
@@ -102,7 +102,7 @@ func (c *candidate) refuses(now time.Duration) string {
 		return "sent no ping"
 	case !c.Enabled:
 		return "is disabled"
-	case now-c.at >= Fresh:
+	case now-c.at >= fresh:
 		return fmt.Sprintf("sent no ping for %s", (now - c.at).Round(time.Second))
 	case !c.GPU:
 		return "has no GPU that can be used"
@@ -112,7 +112,7 @@ func (c *candidate) refuses(now time.Duration) string {
 
 // Settled reports whether every invoker that lives had time to report.
 func (t *Table) Settled(now time.Duration) bool {
-	return t.reads && t.read-t.began >= Fresh && now-t.read < readPause
+	return t.reads && t.read-t.began >= fresh && now-t.read < readPause
 }
 
 // Status is a named invoker in /status.
@@ -136,7 +136,7 @@ func (t *Table) Statuses(now time.Duration) []Status {
 // Choose returns the invoker that takes an activation of a function. It passes over the
 // invoker except, which is the caller's own. It returns false if none can be given work.
 func (t *Table) Choose(now time.Duration, namespace, function string, except int) (invoker int, ok bool) {
-	var order [Choices]choice // the highest scores, highest first
+	var order [choices]choice // the highest scores, highest first
 	n, sum, all := 0, time.Duration(0), time.Duration(0)
 	key := hash(namespace, function)
 	for i := range t.all {
@@ -149,7 +149,7 @@ func (t *Table) Choose(now time.Duration, namespace, function string, except int
 		this := choice{c, c.score(key)}
 		for j := range order {
 			if order[j].candidate == nil || this.score > order[j].score {
-				n = min(n+1, Choices)
+				n = min(n+1, choices)
 				order[j], this = this, order[j]
 				if this.candidate == nil {
 					break

@@ -16,18 +16,18 @@ func table(n int) *Table {
 	}
 	t := New(all...)
 	t.Read(0)
-	t.Read(Fresh / 2)
-	t.Read(Fresh - 1)
-	t.Read(Fresh)
+	t.Read(fresh / 2)
+	t.Read(fresh - 1)
+	t.Read(fresh)
 	for i := range n {
-		t.Reported(Fresh, Report{Invoker: i, Enabled: true, GPU: true})
+		t.Reported(fresh, Report{Invoker: i, Enabled: true, GPU: true})
 	}
 	return t
 }
 
 func choose(t *testing.T, at *Table, function string) int {
 	t.Helper()
-	n, ok := at.Choose(Fresh, "guest", function, -1)
+	n, ok := at.Choose(fresh, "guest", function, -1)
 	check.That(t, ok, "no invoker takes %s", function)
 	return n
 }
@@ -47,7 +47,7 @@ func TestFunctionsKeepTheirHome(t *testing.T) {
 		check.AtMost(t, count[n], 1150, "functions of invoker %d", n)
 	}
 	gone := table(hosts)
-	gone.Reported(Fresh, Report{Invoker: 3, Enabled: false, GPU: true})
+	gone.Reported(fresh, Report{Invoker: 3, Enabled: false, GPU: true})
 	for name, home := range homes {
 		now := choose(t, gone, name)
 		check.That(check.Must(t), now == home || home == 3 && now != 3, "%s moved from %d to %d", name, home, now)
@@ -61,7 +61,7 @@ func TestBacklogMovesFunctions(t *testing.T) {
 	homeOf := func(backlog time.Duration) (left, all int) {
 		t.Helper()
 		busy := table(hosts)
-		busy.Reported(Fresh, Report{Invoker: 0, Enabled: true, GPU: true, Backlog: backlog})
+		busy.Reported(fresh, Report{Invoker: 0, Enabled: true, GPU: true, Backlog: backlog})
 		for i := range 4000 {
 			name := fmt.Sprint("f", i)
 			if choose(t, table(hosts), name) != 0 {
@@ -93,9 +93,9 @@ func TestBacklogMovesFunctions(t *testing.T) {
 			break
 		}
 		seen[n] = true
-		full.Reported(Fresh, Report{Invoker: n, Enabled: true, GPU: true, Backlog: time.Hour + time.Duration(len(seen))*time.Minute})
+		full.Reported(fresh, Report{Invoker: n, Enabled: true, GPU: true, Backlog: time.Hour + time.Duration(len(seen))*time.Minute})
 	}
-	check.AtMost(t, len(seen), Choices)
+	check.AtMost(t, len(seen), choices)
 }
 
 // TestLoadedInvokerBecomesTheHomeOfFewerFunctions: weights follow the backlogs within bounds,
@@ -103,7 +103,7 @@ func TestBacklogMovesFunctions(t *testing.T) {
 func TestLoadedInvokerBecomesTheHomeOfFewerFunctions(t *testing.T) {
 	const hosts, functions = 4, 4000
 	at := table(hosts)
-	now := time.Duration(Fresh)
+	now := time.Duration(fresh)
 	share := func() (count [hosts]int, homes []int) {
 		for i := range functions {
 			n, ok := at.Choose(now, "guest", fmt.Sprint("f", i), -1)
@@ -158,8 +158,8 @@ func TestCandidates(t *testing.T) {
 		ok     bool
 	}{
 		{"takes work", good, 0, -1, true},
-		{"has just pinged", good, Fresh - 1, -1, true},
-		{"is silent", good, Fresh, -1, false},
+		{"has just pinged", good, fresh - 1, -1, true},
+		{"is silent", good, fresh, -1, false},
 		{"is disabled", Report{Invoker: 1, GPU: true}, 0, -1, false},
 		{"lost its GPU", Report{Invoker: 1, Enabled: true}, 0, -1, false},
 		{"is not named", Report{Invoker: 2, Enabled: true, GPU: true}, 0, -1, false},
@@ -184,9 +184,9 @@ func TestSettled(t *testing.T) {
 		at.Read(time.Duration(s) * time.Second)
 		check.That(t, !at.Settled(time.Duration(s)*time.Second), "after %d s", s)
 	}
-	at.Read(Fresh)
-	check.That(t, at.Settled(Fresh))
-	check.That(t, !at.Settled(Fresh+readPause), "while nothing is read")
-	at.Read(Fresh + readPause)
-	check.That(t, !at.Settled(Fresh+readPause), "after an interruption")
+	at.Read(fresh)
+	check.That(t, at.Settled(fresh))
+	check.That(t, !at.Settled(fresh+readPause), "while nothing is read")
+	at.Read(fresh + readPause)
+	check.That(t, !at.Settled(fresh+readPause), "after an interruption")
 }

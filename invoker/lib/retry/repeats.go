@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// LogBurst is how many lines with the same text a handler of LimitRepeats passes on
+// logBurst is how many lines with the same text a handler of LimitRepeats passes on
 // within a LogPause.
-const LogBurst = 100
+const logBurst = 100
 
 // LimitRepeats returns a handler that bounds repeated warnings and errors: of lines with
-// the same text it passes on LogBurst within a LogPause. The next line after that has the
+// the same text it passes on logBurst within a LogPause. The next line after that has the
 // number of lines that were left out. Lines of lower levels are not limited.
 func LimitRepeats(h slog.Handler) slog.Handler {
 	return limitedHandler{h, &repeats{byText: map[string]*repeat{}}}
@@ -54,7 +54,7 @@ func (r *repeats) pass(text string, now time.Time) (pass bool, leftOut int) {
 		leftOut = at.leftOut
 		*at = repeat{since: now}
 	}
-	if at.passed >= LogBurst {
+	if at.passed >= logBurst {
 		at.leftOut++
 		return false, 0
 	}

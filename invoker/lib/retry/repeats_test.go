@@ -23,7 +23,7 @@ func TestLimitRepeats(t *testing.T) {
 		}
 		log.Error("something else")
 		count := func(what string) int { return strings.Count(text.String(), what) }
-		check.Equal(t, count("reading failed"), LogBurst)
+		check.Equal(t, count("reading failed"), logBurst)
 		check.Equal(t, count("goes elsewhere"), 3000)
 		check.Equal(t, count("something else"), 1)
 		check.Equal(t, count("repeatsLeftOut"), 0)
@@ -31,6 +31,6 @@ func TestLimitRepeats(t *testing.T) {
 		log.Warn("reading failed")
 		log.Warn("reading failed")
 		check.Equal(t, count("repeatsLeftOut=2900"), 1)
-		check.Equal(t, count("reading failed"), LogBurst+2)
+		check.Equal(t, count("reading failed"), logBurst+2)
 	})
 }

@@ -15,7 +15,7 @@ import (
 // the certificate entries and the first certificate of each key's chain.
 func decodeJKS(data []byte, password, keyPassword string) (*Store, error) {
 	if !intactJKS(data, password) {
-		return nil, ErrPassword
+		return nil, errPassword
 	}
 	ks := keystore.New(keystore.WithOrderedAliases(), keystore.WithCaseExactAliases())
 	if err := ks.Load(bytes.NewReader(data), []byte(password)); err != nil {
@@ -55,7 +55,7 @@ func intactJKS(data []byte, password string) bool {
 func (s *Store) addPrivateKey(ks keystore.KeyStore, alias, password string) error {
 	entry, err := ks.GetPrivateKeyEntry(alias, []byte(password))
 	if err != nil {
-		return fmt.Errorf("open the key: %w", ErrPassword)
+		return fmt.Errorf("open the key: %w", errPassword)
 	}
 	private, err := x509.ParsePKCS8PrivateKey(entry.PrivateKey)
 	if err != nil {

@@ -19,21 +19,21 @@ import (
 // public authority that signed our certificate must not vouch for our peers.
 func decodePKCS12(data []byte, password string) (*Store, error) {
 	if slow(data) {
-		return nil, ErrPassword
+		return nil, errPassword
 	}
 	private, leaf, others, err := pkcs12.DecodeChain(data, password)
 	if err == nil {
 		return keyStore(private, append([]*x509.Certificate{leaf}, others...))
 	}
 	if wrongPassword(err) {
-		return nil, ErrPassword
+		return nil, errPassword
 	}
 	trusted, trustErr := pkcs12.DecodeTrustStore(data, password)
 	if trustErr == nil {
 		return &Store{Trusted: trusted}, nil
 	}
 	if wrongPassword(trustErr) {
-		return nil, ErrPassword
+		return nil, errPassword
 	}
 	return nil, fmt.Errorf("read PKCS12: neither a key store (%w) nor a trust store (%w)", err, trustErr)
 }

@@ -14,14 +14,14 @@ import (
 // because they sign certificates of any host.
 func Client(trust, keys File, verifyHost bool) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	switch t, err := Load(trust); {
+	switch t, err := load(trust); {
 	case trust.Path == "" && verifyHost:
 	case err != nil:
 		return nil, err
 	case len(t.Trusted) == 0:
 		return nil, fmt.Errorf("key store %s: holds no trusted certificate", trust.Path)
 	default:
-		c.RootCAs = t.Pool()
+		c.RootCAs = t.pool()
 	}
 	if !verifyHost {
 		anyHost(c)
@@ -47,14 +47,14 @@ func Server(store File, clientAuth bool) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: s.Keys}
 	if clientAuth {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
-		c.ClientCAs = s.Pool()
+		c.ClientCAs = s.pool()
 	}
 	return c, nil
 }
 
 // withKey loads a store that must have a key.
 func withKey(f File) (*Store, error) {
-	s, err := Load(f)
+	s, err := load(f)
 	if err == nil && len(s.Keys) == 0 {
 		err = fmt.Errorf("key store %s: holds no private key", f.Path)
 	}

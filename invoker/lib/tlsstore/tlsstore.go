@@ -30,13 +30,13 @@ type Store struct {
 	Trusted []*x509.Certificate
 }
 
-// ErrPassword means that a store does not open with its password, or is
+// errPassword means that a store does not open with its password, or is
 // damaged, which looks the same.
-var ErrPassword = errors.New("wrong password, or a damaged file")
+var errPassword = errors.New("wrong password, or a damaged file")
 
-// Load reads a store. The first bytes show the format: files named .jks
+// load reads a store. The first bytes show the format: files named .jks
 // have been PKCS12 since Java 9.
-func Load(f File) (*Store, error) {
+func load(f File) (*Store, error) {
 	data, err := os.ReadFile(f.Path)
 	if err != nil {
 		return nil, fmt.Errorf("read key store: %w", err)
@@ -64,8 +64,8 @@ func Decode(data []byte, password, keyPassword string) (*Store, error) {
 	return decodePKCS12(data, password)
 }
 
-// Pool has the trusted certificates.
-func (s *Store) Pool() *x509.CertPool {
+// pool has the trusted certificates.
+func (s *Store) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, c := range s.Trusted {
 		pool.AddCert(c)

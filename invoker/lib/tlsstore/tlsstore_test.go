@@ -150,14 +150,14 @@ func TestDecodeRefuses(t *testing.T) {
 		password string
 		want     string
 	}{
-		{"JKS, wrong password", good, "nonsense", ErrPassword.Error()},
+		{"JKS, wrong password", good, "nonsense", errPassword.Error()},
 		{"JKS, wrong key password", jks(t, "otherpass", one.key, []*x509.Certificate{one.cert}, nil), pass, "open the key"},
-		{"JKS, damaged", bad, pass, ErrPassword.Error()},
-		{"JKS, cut", good[:30], pass, ErrPassword.Error()},
-		{"JKS, magic only", good[:4], pass, ErrPassword.Error()},
+		{"JKS, damaged", bad, pass, errPassword.Error()},
+		{"JKS, cut", good[:30], pass, errPassword.Error()},
+		{"JKS, magic only", good[:4], pass, errPassword.Error()},
 		{"JKS, foreign certificate", jks(t, pass, one.key, []*x509.Certificate{other.cert}, nil), pass, "no certificate belongs"},
-		{"PKCS12, wrong password", p12(t, one.key, one.cert), "nonsense", ErrPassword.Error()},
-		{"PKCS12 trust store, wrong password", p12Trust(t, one.cert), "nonsense", ErrPassword.Error()},
+		{"PKCS12, wrong password", p12(t, one.key, one.cert), "nonsense", errPassword.Error()},
+		{"PKCS12 trust store, wrong password", p12Trust(t, one.cert), "nonsense", errPassword.Error()},
 		{"PKCS12, foreign certificate", p12(t, one.key, other.cert), pass, "no certificate belongs"},
 		{"PKCS12, cut", p12(t, one.key, one.cert)[:40], pass, "neither a key store"},
 		{"nothing", nil, pass, "neither a key store"},
@@ -314,7 +314,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("store %v, error %v", s, err)
 		}
 		if s != nil {
-			s.Pool()
+			s.pool()
 		}
 	})
 }

@@ -167,7 +167,7 @@ func (l *Log) Ready(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for log %s: %w: %w", l.cfg.Dir, ctx.Err(), trouble)
 		case <-l.quit:
-			return ErrClosed
+			return errClosed
 		}
 	}
 }

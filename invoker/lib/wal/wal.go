@@ -36,9 +36,9 @@ type Sync int
 
 // When entries are synced.
 const (
-	Batch Sync = iota // every Config.SyncEvery; callers do not wait for it
-	Each              // before PendingWrite.Wait returns
-	None              // when the operating system decides
+	SyncBatch Sync = iota // every Config.SyncEvery; callers do not wait for it
+	SyncEach              // before PendingWrite.Wait returns
+	SyncNone              // when the operating system decides
 )
 
 // Syncs returns the configuration's words for the values of Sync, in order.
@@ -62,8 +62,8 @@ func ParseSync(word string) (Sync, error) {
 type Config struct {
 	Dir          string
 	SegmentBytes int           // of a file, approximately; default 8 MiB
-	Sync         Sync          // default Batch
-	SyncEvery    time.Duration // with Batch; default 20 ms
+	Sync         Sync          // default SyncBatch
+	SyncEvery    time.Duration // with SyncBatch; default 20 ms
 	Timeout      time.Duration // of a write or sync, after which Err reports it; default 1 s
 	Retry        time.Duration // pause before a failed write or sync is repeated; default 250 ms
 	Log          *slog.Logger  // nil: discard
@@ -94,8 +94,8 @@ type Position struct {
 func (p Position) End() int64 { return int64(p.Offset) + headerBytes + int64(p.Size) }
 
 var (
-	// ErrClosed means that the log is closed.
-	ErrClosed = errors.New("log is closed")
+	// errClosed means that the log is closed.
+	errClosed = errors.New("log is closed")
 	// ErrDamaged means that Read found a damaged entry.
 	ErrDamaged = errors.New("entry is damaged")
 	// ErrInUse means that another process has the log open.
@@ -158,7 +158,7 @@ func Open(cfg Config, each func(Position, []byte)) (*Log, error) {
 	}
 	l.roll()
 	l.wg.Go(l.write)
-	if cfg.Sync == Batch {
+	if cfg.Sync == SyncBatch {
 		l.wg.Go(l.syncEvery)
 	}
 	return l, nil

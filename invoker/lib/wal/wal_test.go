@@ -40,7 +40,7 @@ func entries(n int) []string {
 func fill(t testing.TB, n, segmentBytes int) (dir string, files []string) {
 	t.Helper()
 	dir = t.TempDir()
-	l, _ := open(t, Config{Dir: dir, SegmentBytes: segmentBytes, Sync: None})
+	l, _ := open(t, Config{Dir: dir, SegmentBytes: segmentBytes, Sync: SyncNone})
 	for i := range n {
 		l.Append([]byte("entry "), fmt.Appendf(nil, "%04d", i))
 	}
@@ -69,7 +69,7 @@ func TestWrittenIsRead(t *testing.T) {
 			check.Equal(t, len(got), 0, "new log holds")
 			check.AtLeast(t, l.Segments(), 5, "new log holds")
 			check.NoError(t, l.Close())
-			check.ErrorIs(t, l.Append([]byte("late"), nil).Wait(), ErrClosed, "append to a closed log")
+			check.ErrorIs(t, l.Append([]byte("late"), nil).Wait(), errClosed, "append to a closed log")
 			l, got = open(t, cfg)
 			check.EqualSlices(t, got, entries(50))
 			text, err := l.Read(positions[7])
@@ -174,11 +174,11 @@ func TestCutAnywhere(t *testing.T) {
 	frame := len(whole) / 8
 	for size := range whole {
 		check.NoError(t, os.WriteFile(files[0], whole[:size], 0o600))
-		l, got := open(t, Config{Dir: dir, Sync: None})
+		l, got := open(t, Config{Dir: dir, Sync: SyncNone})
 		check.EqualSlices(check.Must(t), got, entries(size/frame), "cut at %d", size)
 		check.Equal(check.Must(t), l.Damaged(), 0, "cut at %d", size)
 		check.NoError(t, errors.Join(l.Append([]byte("more"), nil).Wait(), l.Close()))
-		l, got = open(t, Config{Dir: dir, Sync: None})
+		l, got = open(t, Config{Dir: dir, Sync: SyncNone})
 		check.EqualSlices(check.Must(t), got, append(entries(size/frame), "more"), "cut at %d, then appended", size)
 		_ = l.Close()
 		for _, f := range files[1:] {
@@ -204,7 +204,7 @@ func TestDamagedEndIsLoggedOnce(t *testing.T) {
 	_, err = f.WriteString(strings.Repeat("x", torn))
 	check.NoError(t, errors.Join(err, f.Close()))
 	for _, want := range []int64{torn, 0, 0} {
-		l, got := open(t, Config{Dir: dir, Sync: None})
+		l, got := open(t, Config{Dir: dir, Sync: SyncNone})
 		check.EqualSlices(t, got, entries(8))
 		check.Equal(t, l.Damaged(), want)
 		check.NoError(t, l.Close())
@@ -222,7 +222,7 @@ func TestFlipAnywhere(t *testing.T) {
 		bad := slices.Clone(whole)
 		bad[at] ^= 0x55
 		check.NoError(t, os.WriteFile(files[0], bad, 0o600))
-		l, got := open(t, Config{Dir: dir, Sync: None})
+		l, got := open(t, Config{Dir: dir, Sync: SyncNone})
 		want := slices.Delete(entries(8), at/frame, at/frame+1)
 		check.EqualSlices(check.Must(t), got, want, "flipped at %d", at)
 		if at/frame < 7 && l.Damaged() != int64(frame) {
@@ -236,7 +236,7 @@ func TestFlipAnywhere(t *testing.T) {
 // payload is not read as an entry.
 func TestPayloadForgesNoEntry(t *testing.T) {
 	dir := t.TempDir()
-	l, _ := open(t, Config{Dir: dir, Sync: None})
+	l, _ := open(t, Config{Dir: dir, Sync: SyncNone})
 	inner := appendFrame(nil, 0, []byte("forged"), nil)
 	l.Append([]byte("x"), inner)
 	l.Append([]byte("after"), nil)
@@ -258,7 +258,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 
 func TestDropAndEach(t *testing.T) {
 	dir, _ := fill(t, 30, 200)
-	l, _ := open(t, Config{Dir: dir, Sync: None})
+	l, _ := open(t, Config{Dir: dir, Sync: SyncNone})
 	before, total := l.Segments(), l.Bytes()
 	var got []string
 	next, end, err := l.Each(1, 0, func(_ Position, p []byte) bool {

@@ -34,7 +34,7 @@ func (l *Log) Append(head, body []byte) PendingWrite {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		b := &batch{done: make(chan struct{}), err: ErrClosed}
+		b := &batch{done: make(chan struct{}), err: errClosed}
 		close(b.done)
 		return PendingWrite{batch: b, log: l}
 	}
@@ -74,7 +74,7 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// Wait blocks until the entry is written, and with Each also synced. If the disk is in
+// Wait blocks until the entry is written, and with SyncEach also synced. If the disk is in
 // trouble, it returns that error, and the entry is written later.
 func (r PendingWrite) Wait() error {
 	if r.batch == nil {
@@ -159,9 +159,9 @@ func (w *writer) chunk(c chunk) error {
 		return err
 	}
 	switch w.log.cfg.Sync {
-	case Each:
+	case SyncEach:
 		return w.file.Sync()
-	case Batch:
+	case SyncBatch:
 		w.log.mu.Lock()
 		c.file.dirty = true
 		w.log.mu.Unlock()
@@ -177,7 +177,7 @@ func (w *writer) open(name string) error {
 	}
 	w.close()
 	w.file, w.name = f, name
-	if w.log.cfg.Sync == None {
+	if w.log.cfg.Sync == SyncNone {
 		return nil
 	}
 	return syncPath(w.log.cfg.Dir)

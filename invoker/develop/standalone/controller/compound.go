@@ -101,7 +101,7 @@ func (s *compound) invokePart(ctx context.Context, call Call) (Outcome, error) {
 	if sequence && !call.Action.Exec.IsSequence() {
 		count = &counts{} // the limit of a composition is its own
 	}
-	id := NewID()
+	id := newID()
 	return Outcome{id, s.c.runCompound(ctx, call, id, s.id, count)}, nil
 }
 

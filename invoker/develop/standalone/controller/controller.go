@@ -168,8 +168,8 @@ func (c *Controller) begin(task func()) error {
 	return nil
 }
 
-// NewID makes an activation id.
-func NewID() activation.ID {
+// newID makes an activation id.
+func newID() activation.ID {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails, see crypto/rand
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
@@ -177,4 +177,4 @@ func NewID() activation.ID {
 }
 
 // NewTransID makes the name of a transaction: 32 letters and digits.
-func NewTransID() string { return string(NewID()) }
+func NewTransID() string { return string(newID()) }

@@ -41,12 +41,12 @@ func (c *Controller) sendTest(ctx context.Context, invoker int) {
 	m := activation.Message{
 		TransID:      c.health,
 		Action:       activation.ActionRef{Path: ref.Path, Name: ref.Name, Version: activation.DefaultVersion},
-		ActivationID: NewID(),
+		ActivationID: newID(),
 		Controller:   c.cfg.ID,
 		User: activation.Identity{
 			Subject:   SystemNamespace,
-			Namespace: activation.Namespace{Name: SystemNamespace, UUID: string(NewID())},
-			AuthKey:   activation.NewAuthKey(string(NewID()) + ":" + NewTransID() + NewTransID()),
+			Namespace: activation.Namespace{Name: SystemNamespace, UUID: string(newID())},
+			AuthKey:   activation.NewAuthKey(string(newID()) + ":" + NewTransID() + NewTransID()),
 			Rights:    []string{},
 		},
 	}

@@ -33,10 +33,10 @@ func TestHealthTest(t *testing.T) {
 	invoker := activation.Instance{ID: 3}
 	c.onPing(activation.Ping{Instance: invoker, Enabled: true}.Encode())
 	other := activation.NewTransID("another", now(), false)
-	c.onAck(activation.NewCompletion(other, NewID(), false, invoker).Encode())
-	c.onAck(activation.NewCompletion(c.health, NewID(), true, invoker).Encode())
+	c.onAck(activation.NewCompletion(other, newID(), false, invoker).Encode())
+	c.onAck(activation.NewCompletion(c.health, newID(), true, invoker).Encode())
 	check.Equal(t, c.pool.members[3].state, Unhealthy, "after the ack of another activation, and of a test that failed")
-	c.onAck(activation.NewCompletion(c.health, NewID(), false, invoker).Encode())
+	c.onAck(activation.NewCompletion(c.health, newID(), false, invoker).Encode())
 	check.Equal(t, c.pool.members[3].state, Healthy)
 }
 
@@ -45,7 +45,7 @@ func TestHealthTest(t *testing.T) {
 func TestResultsReachTheirCallers(t *testing.T) {
 	c := New(Config{Log: slog.New(slog.DiscardHandler)})
 	defer c.cancel()
-	id, trans, invoker := NewID(), activation.NewTransID("t", now(), false), activation.Instance{ID: 3}
+	id, trans, invoker := newID(), activation.NewTransID("t", now(), false), activation.Instance{ID: 3}
 	record := &activation.Record{ActivationID: id, Namespace: "guest", Name: "a", Subject: "guest", Version: "0.0.1", Start: 1}
 	result := activation.NewResult(trans, record).Encode()
 	answers := make(chan *activation.Record, 1)

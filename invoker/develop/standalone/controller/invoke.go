@@ -63,7 +63,7 @@ func (c *Controller) invokeCompound(ctx context.Context, call Call) (Outcome, er
 	if _, ok := c.pool.pick("", time.Now()); !ok {
 		return Outcome{}, errNoInvoker
 	}
-	id := NewID()
+	id := newID()
 	finished := make(chan *activation.Record, 1)
 	if err := c.begin(func() { finished <- c.runCompound(c.ctx, call, id, "", &counts{}) }); err != nil {
 		return Outcome{}, err
@@ -94,7 +94,7 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 	if !ok {
 		return Outcome{}, errNoInvoker
 	}
-	id, waits := NewID(), call.Wait > 0
+	id, waits := newID(), call.Wait > 0
 	m := activation.Message{
 		TransID:      call.TransID,
 		Action:       activation.ActionRef{Path: a.Namespace, Name: a.Name, Version: a.Version, Binding: a.Binding},

@@ -29,7 +29,7 @@ func (c *Controller) Fire(e Event) (id activation.ID, ok bool, err error) {
 	if !slices.ContainsFunc(rules, func(l entity.Link) bool { return l.Status == entity.Active }) {
 		return "", false, nil
 	}
-	id = NewID()
+	id = newID()
 	start := now()
 	err = c.begin(func() { c.fire(c.ctx, e, id, start) })
 	return id, err == nil, err

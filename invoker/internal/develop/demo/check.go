@@ -23,8 +23,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// ErrMismatch means that invocations, acks and records do not agree.
-var ErrMismatch = errors.New("invocations, acks and records do not agree")
+// errMismatch means that invocations, acks and records do not agree.
+var errMismatch = errors.New("invocations, acks and records do not agree")
 
 // readAcks sends the id of each activation whose slot an ack in Kafka frees, beside the
 // controller, from now on until stop.
@@ -128,7 +128,7 @@ func (p printer) check(calls []load.Call, acks []string, records []*activation.R
 	sums := fmt.Sprintf("%d calls, %d acks in Kafka, %d records in the database", len(calls), len(acks), len(records))
 	if len(wrong) > 0 {
 		p.line("%s %s\n  %s", p.bold("MISMATCH"), sums, strings.Join(wrong[:min(len(wrong), 10)], "\n  "))
-		return ErrMismatch
+		return errMismatch
 	}
 	p.line("  ok %s: each once\n", sums)
 	return nil

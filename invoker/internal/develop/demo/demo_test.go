@@ -223,7 +223,7 @@ func TestCallsAcksAndRecordsAreCompared(t *testing.T) {
 			if c.want == "" {
 				check.NoError(t, err)
 			} else {
-				check.ErrorIs(t, err, ErrMismatch)
+				check.ErrorIs(t, err, errMismatch)
 			}
 			check.Contains(t, out.String(), c.want)
 		})

@@ -12,9 +12,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/load"
 )
 
-// ErrMemory means that a function did not find its device memory as it had left
+// errMemory means that a function did not find its device memory as it had left
 // it.
-var ErrMemory = errors.New("device memory was lost")
+var errMemory = errors.New("device memory was lost")
 
 // The device of this part holds the small function's memory twice or the large
 // one's, not both. The paper's own policy starts a second container where the first
@@ -109,7 +109,7 @@ func (p printer) step(s memoryStep, calls []load.Call, m moved) error {
 			what, amounts = "", ""
 		}
 		if c.Failure != "" {
-			return ErrMemory
+			return errMemory
 		}
 		if c.Action == s.function && s.ahead != "" && c.Start == "gpu-warm" {
 			p.line("  %s", s.ahead)

@@ -36,8 +36,8 @@ func Resident(b testing.TB, pid int) float64 {
 	return float64(kb) / 1024
 }
 
-// Switches returns the number of voluntary context switches of a process's threads.
-func Switches(b testing.TB, pid int) (n int) {
+// contextSwitches returns the number of voluntary context switches of a process's threads.
+func contextSwitches(b testing.TB, pid int) (n int) {
 	b.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil {
@@ -76,11 +76,11 @@ type Side struct {
 // Round measures the process during one turn. work must perform the given number of
 // runs.
 func (s *Side) Round(b testing.TB, runs int, work func()) {
-	cpu, switches, began := CPU(b, s.PID), Switches(b, s.PID), time.Now()
+	cpu, switches, began := CPU(b, s.PID), contextSwitches(b, s.PID), time.Now()
 	work()
 	s.Walls = append(s.Walls, time.Since(began))
 	s.Rounds = append(s.Rounds, CPU(b, s.PID)-cpu)
-	s.switches += Switches(b, s.PID) - switches
+	s.switches += contextSwitches(b, s.PID) - switches
 	s.runs += runs
 }
 

@@ -21,12 +21,12 @@ func TestInterval(t *testing.T) {
 
 func TestOwnProcess(t *testing.T) {
 	pid := os.Getpid()
-	before, switches := CPU(t, pid), Switches(t, pid)
+	before, switches := CPU(t, pid), contextSwitches(t, pid)
 	for CPU(t, pid) == before { // it computes meanwhile
 		runtime.Gosched()
 	}
 	check.AtLeast(t, Resident(t, pid), 1)
-	for Switches(t, pid) <= switches { // it waits for a timer, and so gives its core back
+	for contextSwitches(t, pid) <= switches { // it waits for a timer, and so gives its core back
 		<-time.After(time.Millisecond)
 	}
 }

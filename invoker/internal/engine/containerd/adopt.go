@@ -28,7 +28,7 @@ import (
 // Labels of every container. By the first an operator finds what belongs to an
 // invoker; the others are read by the process that comes after this one.
 const (
-	LabelInvoker = "org.gpuwhisk.invoker" // the head of its containers' names, such as wsk00
+	labelInvoker = "org.gpuwhisk.invoker" // the head of its containers' names, such as wsk00
 	labelName    = "org.gpuwhisk.name"
 	labelMemory  = "org.gpuwhisk.memory"  // MiB
 	labelAddress = "org.gpuwhisk.address" // on the bridge
@@ -44,7 +44,7 @@ const sealVersion = 1
 func (e *Engine) labels(b build) (map[string]string, error) {
 	seal, err := e.seal(b.spec)
 	return map[string]string{
-		LabelInvoker: strings.TrimSuffix(e.options.Prefix, "_"), labelName: b.spec.Name,
+		labelInvoker: strings.TrimSuffix(e.options.Prefix, "_"), labelName: b.spec.Name,
 		labelMemory: strconv.Itoa(b.spec.MemoryMB), labelAddress: b.place.Address, labelNetwork: b.place.Path,
 		labelImage: b.image.Target().Digest.String(), labelSeal: seal,
 	}, err
@@ -136,7 +136,7 @@ func search(ctx context.Context, api *client.Client, prefix string) ([]container
 		return nil, fmt.Errorf("list containers %s*: %w", prefix, err)
 	}
 	return slices.DeleteFunc(all, func(c containers.Container) bool {
-		return c.Labels[LabelInvoker] == "" || !strings.HasPrefix(c.Labels[labelName], prefix)
+		return c.Labels[labelInvoker] == "" || !strings.HasPrefix(c.Labels[labelName], prefix)
 	}), nil
 }
 

@@ -106,7 +106,7 @@ func (m *Mover) reportsMemory(b *gpuContainer) bool {
 
 // assume counts the reservation as the use of a container whose processes do not report.
 // None of this memory can be moved.
-func (m *Mover) assume(b *gpuContainer, need gpu.Need) {
+func (m *Mover) assume(b *gpuContainer, need gpu.MemoryRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(b.seen) > 0 {

@@ -29,9 +29,9 @@ type Fallback struct {
 // maxFallbacks bounds how many are stored; the oldest is dropped.
 const maxFallbacks = 1000
 
-// Fallbacks stores them in a file, for the next process. It is safe for
+// CountOnlyActions stores the actions in a file, for the next process. It is safe for
 // concurrent use.
-type Fallbacks struct {
+type CountOnlyActions struct {
 	path string // empty: they are forgotten with the process
 	log  *slog.Logger
 
@@ -44,8 +44,8 @@ type Fallbacks struct {
 
 // OpenFallbacks reads the file of an earlier process. A file that cannot be read is renamed,
 // and its contents are found out again.
-func OpenFallbacks(path string, log *slog.Logger) *Fallbacks {
-	f := &Fallbacks{path: path, log: log, all: map[string]Fallback{}, own: map[string]bool{}}
+func OpenFallbacks(path string, log *slog.Logger) *CountOnlyActions {
+	f := &CountOnlyActions{path: path, log: log, all: map[string]Fallback{}, own: map[string]bool{}}
 	if path == "" {
 		return f
 	}
@@ -77,7 +77,7 @@ func ReadFallbacks(data []byte) ([]Fallback, error) {
 }
 
 // Reason is why an action fell back, if it did.
-func (f *Fallbacks) Reason(action string) (why string, fell bool) {
+func (f *CountOnlyActions) Reason(action string) (why string, fell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one, fell := f.all[action]
@@ -86,7 +86,7 @@ func (f *Fallbacks) Reason(action string) (why string, fell bool) {
 
 // Add adds an action, on probation where the sign was weak. False: it is there
 // already, or failed on probation. Save writes the file.
-func (f *Fallbacks) Add(action, reason string, weak bool) bool {
+func (f *CountOnlyActions) Add(action, reason string, weak bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one, known := f.all[action]
@@ -101,7 +101,7 @@ func (f *Fallbacks) Add(action, reason string, weak bool) bool {
 }
 
 // Passed ends an action's probation: counting helped. False: it is not on probation.
-func (f *Fallbacks) Passed(action string) bool {
+func (f *CountOnlyActions) Passed(action string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one := f.all[action]
@@ -115,7 +115,7 @@ func (f *Fallbacks) Passed(action string) bool {
 
 // Failed removes an action that failed on probation, too. False: it is not on
 // probation.
-func (f *Fallbacks) Failed(action string) bool {
+func (f *CountOnlyActions) Failed(action string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.all[action].Probation {
@@ -131,7 +131,7 @@ func (f *Fallbacks) Failed(action string) bool {
 
 // Clear removes an action, or all for an empty name, and returns how many. The
 // next containers follow their annotations.
-func (f *Fallbacks) Clear(action string) int {
+func (f *CountOnlyActions) Clear(action string) int {
 	f.mu.Lock()
 	n := len(f.all)
 	if action == "" {
@@ -150,14 +150,14 @@ func (f *Fallbacks) Clear(action string) int {
 }
 
 // List is all of them, the oldest first.
-func (f *Fallbacks) List() []Fallback {
+func (f *CountOnlyActions) List() []Fallback {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sorted()
 }
 
 // sorted needs mu.
-func (f *Fallbacks) sorted() []Fallback {
+func (f *CountOnlyActions) sorted() []Fallback {
 	list := slices.AppendSeq([]Fallback{}, maps.Values(f.all))
 	slices.SortFunc(list, func(a, b Fallback) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Action, b.Action))
@@ -167,7 +167,7 @@ func (f *Fallbacks) sorted() []Fallback {
 
 // Save writes the file. What cannot be written is found out again after a
 // restart; it is logged.
-func (f *Fallbacks) Save() {
+func (f *CountOnlyActions) Save() {
 	if f.path == "" {
 		return
 	}

@@ -63,7 +63,7 @@ func CheckLibrary(path string) error {
 		return fmt.Errorf("%s: %w: not a shared object: %w", path, ErrUnfit, err)
 	}
 	defer file.Close()
-	if err := Judge(file, runtime.GOARCH); err != nil {
+	if err := CheckELF(file, runtime.GOARCH); err != nil {
 		return fmt.Errorf("%s: %w: %w", path, ErrUnfit, err)
 	}
 	return nil
@@ -81,8 +81,8 @@ func ofProcessor(file *elf.File, arch string) error {
 	return nil
 }
 
-// Judge reports the faults of a library that shall be the shim on a processor.
-func Judge(file *elf.File, arch string) error {
+// CheckELF reports the faults of a library that shall be the shim on a processor.
+func CheckELF(file *elf.File, arch string) error {
 	if file.Type != elf.ET_DYN {
 		return fmt.Errorf("a file of type %v, not a shared object", file.Type)
 	}
@@ -135,8 +135,8 @@ func missingHooks(file *elf.File) ([]string, error) {
 // Glibc is a version of the GNU C library; 0.0 is none.
 type Glibc [2]int
 
-// Everywhere is the version that images of the last ten years have.
-var Everywhere = Glibc{2, 17}
+// MinGlibc is the version that images of the last ten years have.
+var MinGlibc = Glibc{2, 17}
 
 // Before reports whether a version is older than another.
 func (g Glibc) Before(other Glibc) bool { return slices.Compare(g[:], other[:]) < 0 }

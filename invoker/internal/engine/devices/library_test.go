@@ -115,8 +115,8 @@ func TestNeeds(t *testing.T) {
 	got, err := Needs(b.options.Library)
 	check.NoError(t, err)
 	check.That(t, regexp.MustCompile(`^2\.\d+$`).MatchString(got.String()), "%q as a version of glibc", got)
-	for version, newer := range map[Glibc]bool{{2, 34}: true, {2, 18}: true, {3, 0}: true, Everywhere: false, {2, 4}: false, {}: false} {
-		check.Equal(t, Everywhere.Before(version), newer, "%v is newer than %v", version, Everywhere)
+	for version, newer := range map[Glibc]bool{{2, 34}: true, {2, 18}: true, {3, 0}: true, MinGlibc: false, {2, 4}: false, {}: false} {
+		check.Equal(t, MinGlibc.Before(version), newer, "%v is newer than %v", version, MinGlibc)
 	}
 	if _, err := Needs(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a file that is not there has needs")

@@ -24,7 +24,7 @@ func TestNamespaceShares(t *testing.T) {
 	for _, c := range []struct{ name, namespace string }{{"a", "one"}, {"b", "one"}, {"c", "two"}} {
 		g, err := b.Prepare(c.name, simulatedDevice(), container.DeviceRequest{Shim: "managed", Namespace: c.namespace, NamespaceLimit: 10 * mib})
 		check.NoError(t, err)
-		b.Begin(c.name, gpu.Need{})
+		b.Begin(c.name, gpu.MemoryRequest{})
 		guests[c.name] = b.guest(g)
 		b.awaitUsage(guests[c.name].PID(), 0)
 	}
@@ -43,7 +43,7 @@ func TestNamespaceShares(t *testing.T) {
 	try("beside 7 of 10", "b", 4, 2)
 	try("beside 7 of 10", "b", 2, 0)
 	try("of another namespace", "c", 10, 0)
-	b.End(b.limited(), "a", gpu.Need{})
+	b.End(b.limited(), "a", gpu.MemoryRequest{})
 	try("when the other rests", "b", 8, 0)
 	b.last(0)
 	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: mib})
@@ -58,7 +58,7 @@ func (b *fixture) inNamespace(name string, promised int64) *shimtest.Guest {
 	b.t.Helper()
 	g, err := b.Prepare(name, simulatedDevice(), container.DeviceRequest{Shim: "managed", Namespace: "one", NamespaceLimit: 10 * mib})
 	check.NoError(b.t, err)
-	b.Begin(name, gpu.Need{Bytes: promised})
+	b.Begin(name, gpu.MemoryRequest{Bytes: promised})
 	guest := b.guest(g)
 	b.awaitUsage(guest.PID(), 0)
 	return guest
@@ -120,12 +120,12 @@ func TestReservedWithoutShim(t *testing.T) {
 		b.observe([]nvml.Reading{{Listed: true, Processes: []nvml.Process{{PID: pid, Bytes: bytes + mib + unreportedBytes}}}})
 		return b.last(assumedPID).Over
 	}
-	b.Begin("a", gpu.Need{})
+	b.Begin("a", gpu.MemoryRequest{})
 	guest := b.guest(made["a"])
 	b.awaitUsage(guest.PID(), 0)
 	check.Equal(t, guest.Do("try %d", 40*mib), 0, "40 MiB of 50: the driver answers")
 	b.awaitUsage(guest.PID(), 40*mib)
-	b.Begin("b", gpu.Need{Context: 21 * mib})
+	b.Begin("b", gpu.MemoryRequest{Context: 21 * mib})
 	check.Equal(t, b.container("a").allowed, 30*mib, "bytes of 50 beside 20 that are reserved")
 	check.Equal(t, see(20*mib), "", "what was reserved for it")
 	check.Contains(t, see(40*mib), "held 80 MB of GPU memory together", "more than that")
@@ -195,7 +195,7 @@ func TestDeviceIsShared(t *testing.T) {
 	b := open(t, func(o *Options) { o.helloTime = time.Millisecond }) // b has no process
 	g := b.prepare("a", "managed")
 	b.prepare("b", "managed")
-	b.Begin("a", gpu.Need{Bytes: 20 * mib})
+	b.Begin("a", gpu.MemoryRequest{Bytes: 20 * mib})
 	guest := b.guest(g)
 	b.awaitUsage(guest.PID(), 0)
 	try := func(what string, mb, want int64) {
@@ -204,15 +204,15 @@ func TestDeviceIsShared(t *testing.T) {
 		check.NoError(t, err)
 		check.Equal(t, guest.Do("try %d", mb*mib), want, "%s: %d MiB: the driver answers", what, mb)
 	}
-	b.Begin("b", gpu.Need{Bytes: 200 * mib})
+	b.Begin("b", gpu.MemoryRequest{Bytes: 200 * mib})
 	try("beside 200 promised of 256, and two contexts", 55, 2)
 	try("beside 200 promised of 256, and two contexts", 10, 0)
-	b.End(b.limited(), "b", gpu.Need{Bytes: 200 * mib})
+	b.End(b.limited(), "b", gpu.MemoryRequest{Bytes: 200 * mib})
 	try("alone", 100, 0)
 	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: 1 << 48})
-	b.Begin("b", gpu.Need{})
+	b.Begin("b", gpu.MemoryRequest{})
 	try("beside one that reports all as its own", 1, 2)
-	b.End(b.limited(), "b", gpu.Need{})
+	b.End(b.limited(), "b", gpu.MemoryRequest{})
 	try("when that rests", 100, 0)
 }
 
@@ -222,8 +222,8 @@ func TestReservationStands(t *testing.T) {
 	g := b.prepare("a", "managed")
 	b.prepare("hostile", "managed")
 	events{b.Mover}.Usage("hostile", 1, gpu.Usage{Allocated: 1 << 48})
-	b.Begin("hostile", gpu.Need{})
-	b.Begin("a", gpu.Need{Bytes: 20 * mib})
+	b.Begin("hostile", gpu.MemoryRequest{})
+	b.Begin("a", gpu.MemoryRequest{Bytes: 20 * mib})
 	guest := b.guest(g)
 	b.awaitUsage(guest.PID(), 0)
 	_, err := b.container("a").shim.Report(b.limited())
@@ -249,7 +249,7 @@ func TestLibrariesBesideTheLimit(t *testing.T) {
 		b := open(t, func(o *Options) { o.proc = t.TempDir() })
 		g, err := b.Prepare("a", realDevice(), wish)
 		check.NoError(t, err)
-		b.Begin("a", gpu.Need{})
+		b.Begin("a", gpu.MemoryRequest{})
 		guest := b.guest(g)
 		b.shows(guest.PID(), "environ", b.container("a").shim.Dir())
 		read := func(libraries int64) string {
@@ -265,8 +265,8 @@ func TestLibrariesBesideTheLimit(t *testing.T) {
 		check.Equal(t, guest.Do("try %d", 90*mib), 0, "all of the limit beside the libraries: the driver answers")
 		for range learningRuns {
 			check.Equal(t, read(1500*mib), "", "at its limit")
-			b.End(b.limited(), "a", gpu.Need{})
-			b.Begin("a", gpu.Need{})
+			b.End(b.limited(), "a", gpu.MemoryRequest{})
+			b.Begin("a", gpu.MemoryRequest{})
 		}
 		check.Equal(t, read(1500*mib), "", "at its limit")
 		check.Contains(t, read(1500*mib+shimctl.LibraryBytes), "limit of 100 MB", "past the shim beyond its limit")
@@ -305,7 +305,7 @@ func TestLibrariesOfOneThatExited(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		_, err := b.Prepare(name, realDevice(), wish)
 		check.NoError(t, err)
-		b.Begin(name, gpu.Need{})
+		b.Begin(name, gpu.MemoryRequest{})
 	}
 	const pid = 7
 	b.shows(pid, "environ", b.container("a").shim.Dir())

@@ -54,9 +54,9 @@ const (
 	confirmTime = 500 * time.Millisecond
 )
 
-// ErrUndone is the error of an order that ended before it was carried out,
+// errUndone is the error of an order that ended before it was carried out,
 // because a run or a newer order came.
-var ErrUndone = errors.New("order was not carried out")
+var errUndone = errors.New("order was not carried out")
 
 // Options are how containers reach the shim.
 type Options struct {
@@ -219,7 +219,7 @@ func (m *Mover) container(name string) *gpuContainer {
 // Begin notifies the container's processes that a run begins: an eviction that is
 // under way ends, and memory that was moved out comes back with the run. If no memory
 // was moved out it notifies no process, so a warm run is not delayed.
-func (m *Mover) Begin(name string, need gpu.Need) {
+func (m *Mover) Begin(name string, need gpu.MemoryRequest) {
 	b := m.container(name)
 	if b == nil {
 		return
@@ -240,7 +240,7 @@ func (m *Mover) Begin(name string, need gpu.Need) {
 // End notifies the container's processes that a run has ended and has them report
 // their usage. If no process answers, the reservation counts as the container's use. If ctx
 // has ended, nobody waits for the report and the container goes.
-func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
+func (m *Mover) End(ctx context.Context, name string, need gpu.MemoryRequest) {
 	b := m.container(name)
 	if b == nil {
 		return
@@ -262,7 +262,7 @@ func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 // ended asks the processes. If a process does not answer in time, its last report counts;
 // the heartbeat reports its silence. If nothing but the connection was reported so far,
 // the reservation counts as the container's use until a report comes.
-func (m *Mover) ended(ctx context.Context, b *gpuContainer, need gpu.Need) {
+func (m *Mover) ended(ctx context.Context, b *gpuContainer, need gpu.MemoryRequest) {
 	asking, cancel := context.WithTimeout(ctx, m.options.answerTime)
 	defer cancel()
 	if _, err := b.shim.Ended(asking); err == nil {
@@ -315,7 +315,7 @@ func (m *Mover) askProgress(ctx context.Context, b *gpuContainer) {
 func (m *Mover) judge(b *gpuContainer, o gpu.Order, done shimctl.Done) (int64, error) {
 	switch done.Status {
 	case shimctl.Cancelled, shimctl.Stale:
-		return 0, fmt.Errorf("%s %s: %w: %s", o.Kind, o.Container, ErrUndone, done.Status)
+		return 0, fmt.Errorf("%s %s: %w: %s", o.Kind, o.Container, errUndone, done.Status)
 	case shimctl.Failed, shimctl.Partial:
 		m.mu.Lock()
 		first := !b.complained

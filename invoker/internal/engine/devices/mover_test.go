@@ -62,11 +62,11 @@ func TestEndReportsUsage(t *testing.T) {
 	g := b.loaded()
 	_, err := b.Move(b.limited(), evict(1), 0)
 	check.NoError(t, err)
-	b.Begin(name, gpu.Need{})
+	b.Begin(name, gpu.MemoryRequest{})
 	g.Do("check 0 1")
 	g.Do("alloc %d", 8*mib)
 	g.Do("fill 1 2")
-	b.End(b.limited(), name, gpu.Need{Bytes: 999})
+	b.End(b.limited(), name, gpu.MemoryRequest{Bytes: 999})
 	h := b.last(g.PID())
 	check.Equal(t, h.Usage.Allocated, 40*mib, "after the run")
 	check.Equal(t, h.Usage.Resident, 40*mib, "after the run")
@@ -98,8 +98,8 @@ func TestMoveReportsItsProgress(t *testing.T) {
 	b.await("memory of which a part has left", func(h gpu.MemoryReport) bool {
 		return h.PID == g.PID() && h.Usage.Resident < h.Usage.Allocated && h.Usage.Resident > 0
 	})
-	b.Begin(name, gpu.Need{})
-	check.ErrorIs(t, check.Receive(t, ended), ErrUndone)
+	b.Begin(name, gpu.MemoryRequest{})
+	check.ErrorIs(t, check.Receive(t, ended), errUndone)
 }
 
 func TestNewerOrderReplacesOlder(t *testing.T) {
@@ -123,9 +123,9 @@ func TestRunEndsEviction(t *testing.T) {
 		select {
 		case err := <-ended:
 			over = true
-			check.ErrorIs(t, err, ErrUndone, "the eviction ended")
+			check.ErrorIs(t, err, errUndone, "the eviction ended")
 		case <-tick.C: // the order may not have been there before
-			b.Begin(name, gpu.Need{})
+			b.Begin(name, gpu.MemoryRequest{})
 		}
 	}
 	g.Do("check 0 1")
@@ -141,14 +141,14 @@ func TestOrdersRaceWithRuns(t *testing.T) {
 		for i, o := range []gpu.Order{evict(epoch), evict(epoch + 1), prefetch(epoch + 2)} {
 			work.Go(func() {
 				_, err := b.Move(b.limited(), o, 32*mib)
-				if err != nil && !errors.Is(err, ErrUndone) && !errors.Is(err, shimctl.ErrReplaced) {
+				if err != nil && !errors.Is(err, errUndone) && !errors.Is(err, shimctl.ErrReplaced) {
 					t.Errorf("order %d of epoch %d: %v", i, o.Epoch, err)
 				}
 			})
 		}
-		b.Begin(name, gpu.Need{})
+		b.Begin(name, gpu.MemoryRequest{})
 		g.Do("check 0 1")
-		b.End(b.limited(), name, gpu.Need{})
+		b.End(b.limited(), name, gpu.MemoryRequest{})
 	}
 	work.Wait()
 	_, err := b.Move(b.limited(), evict(100), 32*mib)
@@ -157,7 +157,7 @@ func TestOrdersRaceWithRuns(t *testing.T) {
 	check.Equal(t, h.Usage.Allocated, 32*mib, "held at the end")
 	check.Equal(t, h.Usage.Resident, 0, "held at the end")
 	g.Do("check 0 1")
-	b.End(b.limited(), name, gpu.Need{})
+	b.End(b.limited(), name, gpu.MemoryRequest{})
 	check.Equal(t, b.last(g.PID()).Usage.Resident, 32*mib, "held after a last run")
 }
 
@@ -172,8 +172,8 @@ func TestFrozenContainer(t *testing.T) {
 	cancel()
 	_, err = b.Move(ctx, evict(2), 0)
 	check.ErrorIs(t, err, context.Canceled, "an order that is not waited for ended")
-	b.Begin(name, gpu.Need{})
-	b.End(b.limited(), name, gpu.Need{}) // its own bound ends it
+	b.Begin(name, gpu.MemoryRequest{})
+	b.End(b.limited(), name, gpu.MemoryRequest{}) // its own bound ends it
 	check.NoError(t, g.Process().Signal(syscall.SIGCONT))
 	b.options.moveTime = testTimeout
 	_, err = b.Move(b.limited(), evict(3), 0)
@@ -215,7 +215,7 @@ func TestConnectedWithoutAReport(t *testing.T) {
 	b.awaitUsage(g.PID(), 0)
 	check.NoError(t, g.Process().Signal(syscall.SIGSTOP))
 	peertest.Until(t, "every thread of the process is stopped", func() string { return runningThread(g.PID()) })
-	need := gpu.Need{Bytes: 5 * mib, Context: mib}
+	need := gpu.MemoryRequest{Bytes: 5 * mib, Context: mib}
 	b.Begin(name, need)
 	b.End(b.limited(), name, need)
 	h := b.last(assumedPID)
@@ -243,9 +243,9 @@ func runningThread(pid int) string {
 func TestUnhooked(t *testing.T) {
 	b := open(t, func(o *Options) { o.helloTime = 50 * time.Millisecond })
 	g := b.prepare(name, "managed")
-	need := gpu.Need{Bytes: 5 * mib, Context: mib}
+	need := gpu.MemoryRequest{Bytes: 5 * mib, Context: mib}
 	for range 2 { // waited for once, logged once
-		b.Begin(name, gpu.Need{})
+		b.Begin(name, gpu.MemoryRequest{})
 		b.End(b.limited(), name, need)
 		h := b.last(assumedPID)
 		check.Equal(t, h.Container, name)
@@ -274,10 +274,10 @@ func TestUnhooked(t *testing.T) {
 func TestEndOfAContainerThatGoes(t *testing.T) {
 	b := open(t, func(o *Options) { o.helloTime = time.Hour })
 	b.prepare(name, "managed")
-	b.Begin(name, gpu.Need{})
+	b.Begin(name, gpu.MemoryRequest{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b.End(ctx, name, gpu.Need{Bytes: mib, Context: mib})
+	b.End(ctx, name, gpu.MemoryRequest{Bytes: mib, Context: mib})
 	check.Equal(t, b.Stats().Unhooked, 0)
 }
 
@@ -290,8 +290,8 @@ func TestWordOff(t *testing.T) {
 	check.Equal(t, g.SpillMB, 0, "memory that is never moved may spill")
 	x := b.guest(g) // it has the device all the same
 	x.Do("alloc %d", mib)
-	b.Begin(name, gpu.Need{})
-	b.End(b.limited(), name, gpu.Need{Bytes: 7})
+	b.Begin(name, gpu.MemoryRequest{})
+	b.End(b.limited(), name, gpu.MemoryRequest{Bytes: 7})
 	check.Equal(t, b.last(assumedPID).Usage.Resident, 7)
 	n, err := b.Move(b.limited(), evict(1), 0)
 	check.Equal(t, n, 0)
@@ -303,7 +303,7 @@ func TestWordCount(t *testing.T) {
 	b := open(t, nil)
 	g := b.guest(b.prepare(name, "count"))
 	g.Do("alloc %d", 4*mib)
-	b.End(b.limited(), name, gpu.Need{Bytes: 7})
+	b.End(b.limited(), name, gpu.MemoryRequest{Bytes: 7})
 	check.Equal(t, b.last(g.PID()).Usage.Resident, 4*mib)
 	n, err := b.Move(b.limited(), evict(1), 0)
 	check.Equal(t, n, 0)
@@ -317,8 +317,8 @@ func TestWithoutLibrary(t *testing.T) {
 	g := b.prepare(name, "managed")
 	check.Equal(t, len(g.Mounts), 0)
 	check.That(t, !slices.ContainsFunc(g.Env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD") }), "prepared %+v", g)
-	b.Begin(name, gpu.Need{})
-	b.End(b.limited(), name, gpu.Need{Bytes: 7})
+	b.Begin(name, gpu.MemoryRequest{})
+	b.End(b.limited(), name, gpu.MemoryRequest{Bytes: 7})
 	check.Equal(t, b.last(assumedPID).Usage.Resident, 7)
 	b.Forget(name)
 	check.Equal(t, b.Stats(), Stats{})
@@ -413,7 +413,7 @@ func BenchmarkEnd(b *testing.B) {
 	x.Listen(func(gpu.MemoryReport) {})
 	ctx := context.Background()
 	for b.Loop() {
-		x.Begin(name, gpu.Need{})
-		x.End(ctx, name, gpu.Need{})
+		x.Begin(name, gpu.MemoryRequest{})
+		x.End(ctx, name, gpu.MemoryRequest{})
 	}
 }

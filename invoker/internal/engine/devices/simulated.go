@@ -284,7 +284,7 @@ func (m *Mover) simulate(g *container.GPU, device gpu.Device) error {
 			driver, state = driverTarget, filepath.Join(stateTarget, stateName)
 		}
 	}
-	link := gpu.DefaultLink().BytesPerSecond
+	link := gpu.DefaultTransferModel().BytesPerSecond
 	g.Env = append(g.Env,
 		"CUDA_VISIBLE_DEVICES=0",
 		"LD_LIBRARY_PATH="+driver,

@@ -123,14 +123,14 @@ func TestUnheardProcesses(t *testing.T) {
 	all := func(pid int, bytes int64) gpu.MemoryReport {
 		return gpu.MemoryReport{Container: "static", PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}}
 	}
-	b.assume(b.container("static"), gpu.Need{Bytes: 5})
+	b.assume(b.container("static"), gpu.MemoryRequest{Bytes: 5})
 	reserved := all(assumedPID, 5)
 	reserved.Assumed = true
 	expect("assumed", reserved)
 	own := nvml.Process{PID: hooked.PID(), Bytes: 60 * mib}
 	read(own, nvml.Process{PID: 8, Bytes: 40 * mib}, nvml.Process{PID: 10, Bytes: 7 * mib}, nvml.Process{PID: 11, Bytes: 7 * mib})
 	expect("found", gpu.MemoryReport{Container: "static", PID: assumedPID, Exited: true}, all(8, 40*mib))
-	b.assume(b.container("static"), gpu.Need{Bytes: 5})
+	b.assume(b.container("static"), gpu.MemoryRequest{Bytes: 5})
 	read(own, nvml.Process{PID: 8, Bytes: 41 * mib})
 	expect("a small change")
 	read(own, nvml.Process{PID: 8, Bytes: 80 * mib}, nvml.Process{PID: 9, Bytes: -1})

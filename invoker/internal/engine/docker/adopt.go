@@ -24,7 +24,7 @@ import (
 // Labels of every container. By the first an operator finds the containers of an
 // invoker; the next process of the invoker reads the others.
 const (
-	LabelInvoker = "org.gpuwhisk.invoker" // the head of its containers' names, such as wsk00
+	labelInvoker = "org.gpuwhisk.invoker" // the head of its containers' names, such as wsk00
 	labelMemory  = "org.gpuwhisk.memory"  // MiB
 	labelSeal    = "org.gpuwhisk.seal"
 )
@@ -49,7 +49,7 @@ func (p hostPart) label(config *api.Config, host api.HostConfig, spec container.
 	if config.Labels == nil {
 		config.Labels = map[string]string{}
 	}
-	config.Labels[LabelInvoker] = p.whose
+	config.Labels[labelInvoker] = p.whose
 	config.Labels[labelMemory] = strconv.Itoa(spec.MemoryMB)
 	config.Labels[labelSeal] = hex.EncodeToString(sum[:16])
 	return nil
@@ -142,7 +142,7 @@ func alive(c api.Summary) bool { return c.State == api.StateRunning || c.State =
 // prefix, and reports how many there were. An empty prefix means all invokers; their
 // network is removed, too, unless it was made by hand.
 func (d *Daemon) Clean(ctx context.Context, prefix string) (int, error) {
-	label := LabelInvoker
+	label := labelInvoker
 	if prefix != "" {
 		label += "=" + strings.TrimSuffix(prefix, "_")
 	}

@@ -134,9 +134,9 @@ func TestRealMover(t *testing.T) {
 // moverRun is one run as a worker does it.
 func moverRun(ctx context.Context, t *testing.T, m *devices.Mover, s *shimmed, size int64) {
 	t.Helper()
-	m.Begin(s.Name, gpu.Need{})
+	m.Begin(s.Name, gpu.MemoryRequest{})
 	x := s.client.Run(ctx, fmt.Appendf(nil, `{"value":{"bytes":%d}}`, size), testTimeout, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
-	m.End(ctx, s.Name, gpu.Need{Bytes: size})
+	m.End(ctx, s.Name, gpu.MemoryRequest{Bytes: size})
 	got := s.answer(t, x)
 	check.That(check.Must(t), got.Intact, "run: %+v", got)
 	check.That(check.Must(t), got.Correct, "run: %+v", got)

@@ -24,8 +24,8 @@ const (
 	// OwnNetwork is the network that the invoker makes for action containers.
 	// Docker drops packets between its containers.
 	OwnNetwork = "gpuwhisk"
-	// SharedNetwork is Docker's default network, whose containers reach each other.
-	SharedNetwork = "default"
+	// sharedNetwork is Docker's default network, whose containers reach each other.
+	sharedNetwork = "default"
 
 	defaultBridge  = "bridge" // the shared network as Docker lists it
 	bridgeDriver   = "bridge"
@@ -108,7 +108,7 @@ func (n Network) Has(addr netip.Addr) bool {
 // inspectNetwork returns a network by its name. The second value is false if there is
 // none.
 func inspectNetwork(ctx context.Context, daemon *client.Client, name string) (Network, bool, error) {
-	if name == SharedNetwork {
+	if name == sharedNetwork {
 		name = defaultBridge
 	}
 	result, err := daemon.NetworkInspect(ctx, name, client.NetworkInspectOptions{})
@@ -215,7 +215,7 @@ func (e *Engine) openNetwork(ctx context.Context) error {
 	}
 	host, err := netns.HostOf(own.Gateways, netns.Host)
 	if err != nil {
-		e.useNetwork(SharedNetwork)
+		e.useNetwork(sharedNetwork)
 		e.log.Warn("action containers can reach each other: this invoker cannot reach containers of a network that keeps them apart; "+
 			"run it with Docker's --network host, or with --privileged --pid host", "network", defaultBridge, "error", err)
 		return nil

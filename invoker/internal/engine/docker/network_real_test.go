@@ -27,7 +27,7 @@ func (r *real) pid(h container.Handle) int {
 // TestRealApart: an action reaches the host, but no other container; the invoker reaches
 // both. With Docker's shared network the same attempt succeeds.
 func TestRealApart(t *testing.T) {
-	for network, want := range map[string]bool{OwnNetwork: false, SharedNetwork: true} {
+	for network, want := range map[string]bool{OwnNetwork: false, sharedNetwork: true} {
 		t.Run(network, func(t *testing.T) {
 			r := startReal(t, func(o *Options) { o.Network = network })
 			if why := unfiltered(""); why != "" {
@@ -101,9 +101,9 @@ func namespaceOf(r *real) string {
 func TestRealOpenNetworkIsLogged(t *testing.T) {
 	var log lines
 	r := startReal(t, func(o *Options) {
-		o.Network, o.Logger = SharedNetwork, slog.New(slog.NewTextHandler(&log, nil))
+		o.Network, o.Logger = sharedNetwork, slog.New(slog.NewTextHandler(&log, nil))
 	})
-	n, _, err := inspectNetwork(t.Context(), r.api, SharedNetwork)
+	n, _, err := inspectNetwork(t.Context(), r.api, sharedNetwork)
 	check.NoError(t, err)
 	h := r.create()
 	enginetest.AwaitListening(t, h.Addr)

@@ -171,13 +171,13 @@ func TestNetworkOutOfReach(t *testing.T) {
 	d.gateway = "192.0.2.1"
 	e := d.engine(t, nil)
 	created(t, e, 1)
-	check.Equal(t, d.mode(0), SharedNetwork)
+	check.Equal(t, d.mode(0), sharedNetwork)
 	check.That(t, !e.FromContainer(netip.MustParseAddr("127.0.0.2")), "containers of all kinds are in that network")
 }
 
 // A network that is configured is used as it is.
 func TestNetworkAsConfigured(t *testing.T) {
-	for _, name := range []string{SharedNetwork, "lan"} {
+	for _, name := range []string{sharedNetwork, "lan"} {
 		d := startDaemon(t)
 		e := d.engine(t, func(o *Options) { o.Network = name })
 		created(t, e, 1)

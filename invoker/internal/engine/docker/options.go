@@ -24,7 +24,7 @@ type Options struct {
 	Prefix string
 
 	// Network is the Docker network of action containers. OwnNetwork is made where it
-	// is missing; SharedNetwork is Docker's default one.
+	// is missing; sharedNetwork is Docker's default one.
 	Network    string
 	DNSServers []string
 	DNSSearch  []string

@@ -22,8 +22,8 @@ type Answer struct {
 	Connected string   `json:"connected"`
 }
 
-// Call asks the proxy to do something, after the proxy has begun to listen.
-func Call(t testing.TB, addr string, value map[string]any) (Answer, error) {
+// call asks the proxy to do something, after the proxy has begun to listen.
+func call(t testing.TB, addr string, value map[string]any) (Answer, error) {
 	t.Helper()
 	AwaitListening(t, addr)
 	body, _ := json.Marshal(map[string]any{"value": value})
@@ -39,7 +39,7 @@ func Call(t testing.TB, addr string, value map[string]any) (Answer, error) {
 // MustCall is Call for a proxy that must answer.
 func MustCall(t testing.TB, addr string, value map[string]any) Answer {
 	t.Helper()
-	a, err := Call(t, addr, value)
+	a, err := call(t, addr, value)
 	check.NoError(t, err)
 	return a
 }

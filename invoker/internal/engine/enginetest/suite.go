@@ -77,7 +77,7 @@ func resize(t *testing.T, host Host) {
 func outOfMemory(t *testing.T, host Host) {
 	e := host.start(t, nil)
 	h := e.create()
-	_, err := Call(t, h.Addr, map[string]any{"allocate": 400})
+	_, err := call(t, h.Addr, map[string]any{"allocate": 400})
 	check.That(check.Must(t), err != nil, "400 MiB fit into 128")
 	check.That(t, e.OOMKilled(t.Context(), h.ID), "the OOM kill was not noticed")
 	check.Equal(t, e.awaitDeath(), h.ID)
@@ -86,7 +86,7 @@ func outOfMemory(t *testing.T, host Host) {
 func exit(t *testing.T, host Host) {
 	e := host.start(t, nil)
 	h := e.create()
-	_, err := Call(t, h.Addr, map[string]any{"stdout": []string{"last words\n"}, "exit": 3})
+	_, err := call(t, h.Addr, map[string]any{"stdout": []string{"last words\n"}, "exit": 3})
 	check.That(check.Must(t), err != nil, "an answer from the dead")
 	check.That(t, !e.OOMKilled(t.Context(), h.ID), "an exit was taken for an OOM kill")
 	got := e.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true, Now: time.Now()})
@@ -322,7 +322,7 @@ func adoption(t *testing.T, host Host) {
 	got := next.Logs(t.Context(), h.ID, request())
 	check.Equal(check.Must(t), len(got.Lines), 1, "%q", got.Lines)
 	check.That(t, strings.HasSuffix(got.Lines[0], ": after"), "%q", got.Lines)
-	_, err = Call(t, h.Addr, map[string]any{"exit": 1})
+	_, err = call(t, h.Addr, map[string]any{"exit": 1})
 	check.That(t, err != nil, "an answer from the dead")
 	check.Equal(t, check.Receive(t, next.Died()), h.ID)
 }

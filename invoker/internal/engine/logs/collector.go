@@ -36,8 +36,8 @@ type piece struct {
 	text  string
 }
 
-// NewCollector starts the collection for one activation.
-func NewCollector(req container.LogRequest) *Collector {
+// newCollector starts the collection for one activation.
+func newCollector(req container.LogRequest) *Collector {
 	return &Collector{req: req}
 }
 
@@ -46,7 +46,7 @@ func (c *Collector) Add(raw []byte) {
 	if c.truncated && !mayEnd(raw) {
 		return
 	}
-	line, err := ParseLine(raw)
+	line, err := parseLine(raw)
 	if err != nil {
 		c.lost = true // a line that the daemon wrote half before it died
 		return
@@ -133,20 +133,20 @@ func (c *Collector) counter() *Collector {
 	return &Collector{req: container.LogRequest{LimitBytes: -1}, ends: c.ends, pieces: c.pieces, truncated: true}
 }
 
-// Lose records that something of the log could not be read. It is a no-op past the
+// lose records that something of the log could not be read. It is a no-op past the
 // limit, where nothing is kept.
-func (c *Collector) Lose() { c.lost = c.lost || !c.truncated }
+func (c *Collector) lose() { c.lost = c.lost || !c.truncated }
 
 // Ended reports whether two sentinels were seen, on whatever streams: that is
 // when OpenWhisk stops.
 func (c *Collector) Ended() bool { return c.ends[0]+c.ends[1] >= 2 }
 
-// EndedOnBoth reports whether each stream has brought its sentinel, as every
+// endedOnBoth reports whether each stream has brought its sentinel, as every
 // known runtime does it.
-func (c *Collector) EndedOnBoth() bool { return c.ends[0] > 0 && c.ends[1] > 0 }
+func (c *Collector) endedOnBoth() bool { return c.ends[0] > 0 && c.ends[1] > 0 }
 
-// Result closes the collection. The time stamps the lines that it adds.
-func (c *Collector) Result(at time.Time) container.LogResult {
+// result closes the collection. The time stamps the lines that it adds.
+func (c *Collector) result(at time.Time) container.LogResult {
 	incomplete := c.lost || (c.req.WaitForSentinel && !c.Ended())
 	switch {
 	case c.truncated:

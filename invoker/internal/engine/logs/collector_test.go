@@ -24,11 +24,11 @@ func out(text string) output    { return output{"stdout", text} }
 func errOut(text string) output { return output{"stderr", text} }
 
 func collect(req container.LogRequest, outputs ...output) (container.LogResult, *Collector) {
-	c := NewCollector(req)
+	c := newCollector(req)
 	for _, o := range outputs {
 		c.Add(rawLine(o.stream, o.text))
 	}
-	return c.Result(stamp), c
+	return c.result(stamp), c
 }
 
 const (
@@ -92,11 +92,11 @@ func TestCollector(t *testing.T) {
 }
 
 func TestCollectorKeepsGoingPastABrokenLine(t *testing.T) {
-	c := NewCollector(container.LogRequest{LimitBytes: 1 << 20})
+	c := newCollector(container.LogRequest{LimitBytes: 1 << 20})
 	c.Add(rawLine("stdout", "a\n"))
 	c.Add([]byte(`{"log":"hal{"log":"b\n"}`))
 	c.Add(rawLine("stdout", "c\n"))
-	got := c.Result(stamp)
+	got := c.result(stamp)
 	want := []string{prefix + "stdout: a", prefix + "stdout: c", failedLine}
 	check.EqualSlices(t, got.Lines, want)
 	check.That(check.Must(t), got.Incomplete, "got %+v, want %q and incomplete", got, want)
@@ -123,14 +123,14 @@ func TestCollectorLimitIsExact(t *testing.T) {
 // TestCollectorTruncatesWhereOpenWhiskDoes: for 20,000 lines of a hundred letters and a
 // limit of 1 MB the record has 5,803 lines and the closing line, as the original's.
 func TestCollectorTruncatesWhereOpenWhiskDoes(t *testing.T) {
-	c := NewCollector(container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20})
+	c := newCollector(container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20})
 	at := time.Date(2026, 11, 21, 8, 36, 10, 877656132, time.UTC)
 	for i := range 20000 {
 		text := fmt.Sprintf("line %d %s\n", i, strings.Repeat("y", 100))
 		raw := AppendLine(nil, "stdout", at, []byte(text))
 		c.Add(raw[:len(raw)-1])
 	}
-	got := c.Result(stamp)
+	got := c.result(stamp)
 	t.Logf("%d lines", len(got.Lines))
 	n := len(got.Lines)
 	check.AtLeast(t, n, 5750)
@@ -151,7 +151,7 @@ func TestEnded(t *testing.T) {
 	} {
 		_, got := collect(req, c.outputs...)
 		check.Equal(t, got.Ended(), c.ended, "%v", c.outputs)
-		check.Equal(t, got.EndedOnBoth(), c.both, "%v", c.outputs)
+		check.Equal(t, got.endedOnBoth(), c.both, "%v", c.outputs)
 	}
 }
 
@@ -202,14 +202,14 @@ func TestBrokenActionIsReportedLast(t *testing.T) {
 		want    []string
 	}{
 		"whole": {func(*Collector) {}, []string{brokenText}},
-		"lost":  {(*Collector).Lose, []string{failedText, brokenText}},
+		"lost":  {(*Collector).lose, []string{failedText, brokenText}},
 		"cut": {func(c *Collector) {
 			c.Add([]byte(`{"log":"` + strings.Repeat("x", 200) + `\n","stream":"stdout","time":"2026-01-02T03:04:05.6Z"}`))
 		}, []string{truncatedText(100), brokenText}},
 	} {
-		collector := NewCollector(container.LogRequest{Failed: true, LimitBytes: 100})
+		collector := newCollector(container.LogRequest{Failed: true, LimitBytes: 100})
 		c.prepare(collector)
-		got := collector.Result(time.Unix(0, 0)).Lines
+		got := collector.result(time.Unix(0, 0)).Lines
 		ok := len(got) == len(c.want)
 		for i := 0; ok && i < len(got); i++ {
 			ok = strings.HasSuffix(got[i], "stderr: "+c.want[i])

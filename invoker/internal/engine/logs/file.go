@@ -112,7 +112,7 @@ func (f *File) check(p []byte) (int, error) {
 	}
 	if own.Size() < f.offset { // cut: the driver keeps one file only
 		f.offset = 0
-		return 0, ErrLost
+		return 0, errLost
 	}
 	now, err := os.Stat(f.path)
 	switch {
@@ -139,7 +139,7 @@ func (f *File) missing() (int, error) {
 }
 
 // follow goes over to the file that took the place of the open one, once that is
-// read to its end. It returns ErrLost if a file in between may have been deleted.
+// read to its end. It returns errLost if a file in between may have been deleted.
 func (f *File) follow(p []byte, own fs.FileInfo) (int, error) {
 	if n, err := f.readAt(p); n > 0 || err != nil {
 		return n, err
@@ -152,7 +152,7 @@ func (f *File) follow(p []byte, own fs.FileInfo) (int, error) {
 	f.file = next
 	f.offset, f.idle = 0, 0
 	if lost {
-		return 0, ErrLost
+		return 0, errLost
 	}
 	return f.readAt(p)
 }

@@ -25,7 +25,7 @@ func TestParseLine(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := ParseLine([]byte(c.raw))
+			got, err := parseLine([]byte(c.raw))
 			check.NoError(t, err)
 			check.Equal(t, got, c.want)
 		})
@@ -41,7 +41,7 @@ func TestParseLineRefuses(t *testing.T) {
 		`{"log":"\u00","stream":"stdout","time":"t"}`,
 		`{"log":"half{"log":"x","stream":"stdout","time":"t"}`,
 	} {
-		line, err := ParseLine([]byte(raw))
+		line, err := parseLine([]byte(raw))
 		check.That(t, err != nil, "%s: got %q, want an error", raw, line)
 	}
 }
@@ -65,7 +65,7 @@ func FuzzAppendLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		raw := AppendLine(nil, "stderr", time.Unix(0, 0), text)
 		check.Equal(check.Must(t), strings.Count(string(raw), "\n"), 1, "more than one line")
-		got, err := ParseLine(raw[:len(raw)-1])
+		got, err := parseLine(raw[:len(raw)-1])
 		want := Line{eachInvalidByte(text), "stderr", "1970-01-01T00:00:00Z"}
 		check.NoError(t, err, "%q: got %q, want %q", text, got, want)
 		check.Equal(check.Must(t), got, want, "%q", text)
@@ -87,7 +87,7 @@ func BenchmarkParseLine(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		_, err := ParseLine(raw)
+		_, err := parseLine(raw)
 		check.NoError(b, err)
 	}
 }

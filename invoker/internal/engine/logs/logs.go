@@ -54,9 +54,9 @@ func trimTerminator(text string) string {
 	return text
 }
 
-// MaxPiece is the longest run of text that Docker's log copier passes on in
+// maxPiece is the longest run of text that Docker's log copier passes on in
 // one piece (daemon/logger/copier.go).
-const MaxPiece = 16 << 10
+const maxPiece = 16 << 10
 
 // Line is one line of a container's log as Docker's json-file driver writes it
 // (daemon/logger/jsonfilelog/jsonlog). A line that is longer than the driver's buffer is
@@ -67,9 +67,9 @@ type Line struct {
 	Time   string `json:"time"` // RFC 3339 with a fraction
 }
 
-// ParseLine reads one line of a json-file log, without its line feed. Keys it
+// parseLine reads one line of a json-file log, without its line feed. Keys it
 // does not know are ignored.
-func ParseLine(raw []byte) (Line, error) {
+func parseLine(raw []byte) (Line, error) {
 	var line Line
 	if err := json.Unmarshal(raw, &line); err != nil {
 		return Line{}, fmt.Errorf("parse log line: %w", err)

@@ -20,7 +20,7 @@ type Source interface {
 	Begin(ctx context.Context, follow bool) error
 	// Read returns the bytes after the last call's, also if that call was in an earlier
 	// collection. It does not block: 0 and nil means that there is no output yet, io.EOF
-	// that there will be none, and ErrLost that output is missing before the next bytes.
+	// that there will be none, and errLost that output is missing before the next bytes.
 	Read(p []byte) (int, error)
 	// Skip goes to where the log stands now. It is called before all others.
 	Skip(ctx context.Context) error
@@ -29,9 +29,9 @@ type Source interface {
 	Close() error
 }
 
-// ErrLost is returned once when a part of the log vanished before it was read. Reading
+// errLost is returned once when a part of the log vanished before it was read. Reading
 // continues after the gap.
-var ErrLost = errors.New("part of the log was lost")
+var errLost = errors.New("part of the log was lost")
 
 // Waits are how long a Tail waits for lines.
 type Waits struct {
@@ -180,7 +180,7 @@ func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.
 	if req.Now.IsZero() {
 		req.Now = began
 	}
-	return r.collector.Result(req.Now.Add(time.Since(began)))
+	return r.collector.result(req.Now.Add(time.Since(began)))
 }
 
 // reading is one collection under way.
@@ -205,7 +205,7 @@ type reading struct {
 
 func newReading(t *Tail, req container.LogRequest, began time.Time) *reading {
 	return &reading{
-		source: t.source, waits: t.waits, req: req, collector: NewCollector(req),
+		source: t.source, waits: t.waits, req: req, collector: newCollector(req),
 		buf: t.buf, began: began, lastNews: began, poll: firstPoll, chunk: firstChunk,
 	}
 }
@@ -235,7 +235,7 @@ func (r *reading) run(ctx context.Context) {
 			return
 		}
 		if !r.pause(ctx, left) {
-			r.collector.Lose()
+			r.collector.lose()
 			return
 		}
 	}
@@ -261,7 +261,7 @@ func (r *reading) lines() {
 // skipLong drops the beginning of a line that is longer than any engine writes.
 func (r *reading) skipLong() {
 	if len(r.buf)-r.at > maxLine || r.skipping {
-		r.collector.Lose()
+		r.collector.lose()
 		r.skipping = true
 		r.at = len(r.buf)
 	}
@@ -275,7 +275,7 @@ func (r *reading) ended() bool {
 		return false
 	}
 	if r.req.Alone {
-		return (r.req.WaitForSentinel || r.req.Answered) && r.collector.EndedOnBoth()
+		return (r.req.WaitForSentinel || r.req.Answered) && r.collector.endedOnBoth()
 	}
 	return true
 }
@@ -334,7 +334,7 @@ func (r *reading) await(ctx context.Context) {
 // fill reads the available bytes of the source. It reports whether there were any.
 func (r *reading) fill(ctx context.Context) bool {
 	if r.reserve(ctx) != nil { // the work has ended
-		r.collector.Lose()
+		r.collector.lose()
 		r.over = true
 		return false
 	}
@@ -351,14 +351,14 @@ func (r *reading) fill(ctx context.Context) bool {
 		r.chunk = min(4*r.chunk, chunkSize)
 	}
 	switch {
-	case errors.Is(err, ErrLost):
-		r.collector.Lose()
+	case errors.Is(err, errLost):
+		r.collector.lose()
 		r.lastNews = time.Now()
 		return true
 	case errors.Is(err, io.EOF):
 		r.over = true
 	case err != nil:
-		r.collector.Lose()
+		r.collector.lose()
 		r.over = true
 	}
 	if n > 0 {
@@ -417,7 +417,7 @@ func (w Waits) total(req container.LogRequest) time.Duration {
 func (r *reading) giveUp() {
 	r.lines()
 	if r.at < len(r.buf) && !r.ended() {
-		r.collector.Lose()
+		r.collector.lose()
 	}
 }
 

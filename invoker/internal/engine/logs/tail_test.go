@@ -134,7 +134,7 @@ func TestTail(t *testing.T) {
 		{"cut-off last line", reading1, []part{{raw: `{"log":"a`}}, []string{failedText}, true, 100 * time.Millisecond},
 		{"end of the log", waiting, []part{printLine(0, out("a\n")), {err: io.EOF}}, []string{"a", failedText}, true, 0},
 		{"end of a whole log", waiting, []part{printLine(0, end(out("a\n"))...), {err: io.EOF}}, []string{"a"}, false, 0},
-		{"gap", waiting, []part{printLine(0, out("a\n")), {err: ErrLost}, printLine(0, end(out("c\n"))...)}, []string{"a", "c", failedText}, true, 0},
+		{"gap", waiting, []part{printLine(0, out("a\n")), {err: errLost}, printLine(0, end(out("c\n"))...)}, []string{"a", "c", failedText}, true, 0},
 		{"unreadable in the middle", waiting, []part{printLine(0, out("a\n")), {err: io.ErrClosedPipe}, {err: io.EOF}}, []string{"a", failedText}, true, 0},
 		{"line without measure", waiting, []part{{raw: long + "\n"}, printLine(0, end(out("b\n"))...)}, []string{"b", failedText}, true, 0},
 		{"two on one stream", alone, []part{printLine(0, out("a\n"), out(endOfStream), out("b\n"), out(endOfStream)), printLine(50*time.Millisecond, errOut(endOfStream))},

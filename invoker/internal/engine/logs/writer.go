@@ -60,7 +60,7 @@ func (o *Writer) Close() error {
 }
 
 // Stream writes the output of one stream of a process into the log file, in the same
-// form as Docker. A line longer than MaxPiece is split, and only its last piece has a
+// form as Docker. A line longer than maxPiece is split, and only its last piece has a
 // line feed.
 type Stream struct {
 	name string
@@ -78,11 +78,11 @@ func (s *Stream) Write(text []byte) (int, error) {
 	for {
 		rest := s.rest[done:]
 		n := bytes.IndexByte(rest, '\n') + 1
-		if n == 0 || n > MaxPiece {
-			if len(rest) < MaxPiece {
+		if n == 0 || n > maxPiece {
+			if len(rest) < maxPiece {
 				break
 			}
-			n = MaxPiece
+			n = maxPiece
 		}
 		s.out.write(s.name, rest[:n])
 		done += n

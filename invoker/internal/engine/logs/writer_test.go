@@ -42,7 +42,7 @@ func readTexts(t *testing.T, path string) []string {
 	check.NoError(t, err)
 	var got []string
 	for raw := range bytes.Lines(content) {
-		line, err := ParseLine(bytes.TrimSuffix(raw, []byte("\n")))
+		line, err := parseLine(bytes.TrimSuffix(raw, []byte("\n")))
 		check.NoError(t, err, "line %q: %v", raw, line)
 		check.Equal(check.Must(t), line.Stream, "stdout", "line %q", raw)
 		got = append(got, line.Log)
@@ -79,13 +79,13 @@ func TestLineAfterAFullDisk(t *testing.T) {
 	check.Contains(t, string(lines[1]), "next")
 	check.Contains(t, string(lines[2]), "last")
 	for _, raw := range lines[1 : len(lines)-1] {
-		_, err := ParseLine(raw)
+		_, err := parseLine(raw)
 		check.NoError(t, err, "%q", raw)
 	}
 }
 
 func TestOutputIsCutAsDockerDoes(t *testing.T) {
-	long := strings.Repeat("x", MaxPiece)
+	long := strings.Repeat("x", maxPiece)
 	cases := []struct {
 		name, text string
 		want       []string
@@ -168,14 +168,14 @@ func TestOutputDoesNotWaitForAPipe(t *testing.T) {
 
 func FuzzOutput(f *testing.F) {
 	f.Add([]byte("a\nb"))
-	f.Add(bytes.Repeat([]byte("x"), 2*MaxPiece+1))
+	f.Add(bytes.Repeat([]byte("x"), 2*maxPiece+1))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, got := texts(t, bytes.NewReader(text), 0)
 		want := string([]rune(string(text))) // invalid bytes as the file shows them
 		if want != "" && !strings.HasSuffix(want, "\n") {
 			want += "\n"
 		}
-		if len(text) <= MaxPiece && strings.Join(got, "") != want {
+		if len(text) <= maxPiece && strings.Join(got, "") != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})

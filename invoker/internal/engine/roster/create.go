@@ -14,8 +14,8 @@ import (
 var (
 	// ErrTimeout is the cause of the end of a context of Limited.
 	ErrTimeout = errors.New("the container engine did not answer in time")
-	// ErrClosed is the error of a call after Close.
-	ErrClosed = errors.New("the container engine is closed")
+	// errClosed is the error of a call after Close.
+	errClosed = errors.New("the container engine is closed")
 )
 
 // Limited returns a context with a time limit. Zero means no limit.
@@ -98,12 +98,12 @@ func (l *Launcher) Launch(ctx context.Context, name string, launch func(ctx cont
 	}
 	if !l.roster.Spawn(work) {
 		l.Release(1)
-		return container.Handle{}, ErrClosed
+		return container.Handle{}, errClosed
 	}
 	select {
 	case end := <-done:
 		if end.err == nil {
-			l.roster.HandOut(end.handle.ID)
+			l.roster.handOut(end.handle.ID)
 		}
 		return end.handle, end.err
 	case <-ctx.Done():
@@ -134,8 +134,8 @@ func (r *Roster) Outlive(ctx context.Context) (context.Context, context.CancelFu
 // on when one caller gives up.
 func (r *Roster) Pull(ctx context.Context, image string, pull func(ctx context.Context) error) error {
 	done := r.pulls.DoChan(image, func() (any, error) {
-		if !r.Enter() {
-			return nil, ErrClosed
+		if !r.enter() {
+			return nil, errClosed
 		}
 		defer r.Leave()
 		return nil, pull(r.base)

@@ -61,7 +61,7 @@ func (r *Roster) Adopt(ctx context.Context, lefts []container.Leftover, fit func
 			continue
 		}
 		r.Remember(l.ID)
-		r.HandOut(l.ID)
+		r.handOut(l.ID)
 		if errs[i] = r.skipLog(ctx, l.ID); errs[i] != nil {
 			r.Forget(l.ID)
 		}
@@ -72,7 +72,7 @@ func (r *Roster) Adopt(ctx context.Context, lefts []container.Leftover, fit func
 func (r *Roster) skipLog(ctx context.Context, id container.ID) error {
 	_, tail := r.Tail(id)
 	if tail == nil {
-		return ErrClosed
+		return errClosed
 	}
 	if err := tail.Skip(ctx); err != nil {
 		return fmt.Errorf("find the end of its log: %w", err)

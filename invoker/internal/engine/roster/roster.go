@@ -105,9 +105,9 @@ func (r *Roster) Spawn(f func()) bool {
 	return true
 }
 
-// Enter makes Close wait until Leave is called. It returns false once the roster is
+// enter makes Close wait until Leave is called. It returns false once the roster is
 // closed.
-func (r *Roster) Enter() bool {
+func (r *Roster) enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -161,9 +161,9 @@ func (r *Roster) Remember(id container.ID) {
 	r.entriesByID[id] = k
 }
 
-// HandOut records that the caller has a container. A death before HandOut is reported
+// handOut records that the caller has a container. A death before handOut is reported
 // now.
-func (r *Roster) HandOut(id container.ID) {
+func (r *Roster) handOut(id container.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.entriesByID[id]

@@ -17,9 +17,9 @@ const (
 // Sweep removes a container in the background. It tries until the removal succeeds.
 func (r *Roster) Sweep(idOrName string) { r.sweeper.add(r.base, idOrName) }
 
-// Wake starts the next try of each Sweep at once. The engine calls it when the daemon is
+// wake starts the next try of each Sweep at once. The engine calls it when the daemon is
 // back.
-func (r *Roster) Wake() { r.sweeper.wake() }
+func (r *Roster) wake() { r.sweeper.wake() }
 
 // sweeper repeats failed removals, each in a goroutine of its own. Also a daemon that
 // answers may refuse a removal for a while, because a mount is still busy.

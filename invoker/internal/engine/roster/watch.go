@@ -27,7 +27,7 @@ func (r *Roster) Watch(follow func(ctx context.Context, up func()) error, lost f
 			}
 			away = false
 			r.blind.Store(false)
-			r.Wake()
+			r.wake()
 		})
 		if r.base.Err() != nil {
 			return

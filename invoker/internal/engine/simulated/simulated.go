@@ -24,7 +24,7 @@ func Devices(n int, memory int64) []gpu.Device {
 // Mover moves memory at the speed of its link. After a run, it assumes that the
 // container holds the memory that was reserved for the run, in one process.
 type Mover struct {
-	link   gpu.Link
+	link   gpu.TransferModel
 	report func(gpu.MemoryReport)
 
 	mu        sync.Mutex
@@ -38,7 +38,9 @@ type transfer struct {
 }
 
 // NewMover returns a mover for a link.
-func NewMover(link gpu.Link) *Mover { return &Mover{link: link, transfers: map[string]transfer{}} }
+func NewMover(link gpu.TransferModel) *Mover {
+	return &Mover{link: link, transfers: map[string]transfer{}}
+}
 
 // process is the id of the single process of a simulated container.
 const process = 1
@@ -59,11 +61,11 @@ func (m *Mover) Forget(name string) {
 }
 
 // Begin is a no-op.
-func (m *Mover) Begin(string, gpu.Need) {}
+func (m *Mover) Begin(string, gpu.MemoryRequest) {}
 
 // End reports that the container holds the memory that was reserved for the run, all of
 // it on the device. The report is marked as assumed, because nothing is measured.
-func (m *Mover) End(_ context.Context, name string, need gpu.Need) {
+func (m *Mover) End(_ context.Context, name string, need gpu.MemoryRequest) {
 	m.report(gpu.MemoryReport{Container: name, PID: process, Assumed: true, Usage: gpu.Usage{
 		Allocated: need.Bytes, Resident: need.Bytes, Context: need.Context,
 	}})

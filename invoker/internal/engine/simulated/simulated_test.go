@@ -12,7 +12,7 @@ import (
 
 func TestMoveTakesTheLinksTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMover(gpu.Link{BytesPerSecond: 1e9})
+		m := NewMover(gpu.TransferModel{BytesPerSecond: 1e9})
 		var got gpu.MemoryReport
 		m.Listen(func(h gpu.MemoryReport) { got = h })
 		began := time.Now()
@@ -34,7 +34,7 @@ func TestMoveTakesTheLinksTime(t *testing.T) {
 // it.
 func TestMoveGoesOnWhenAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMover(gpu.Link{BytesPerSecond: 1e9})
+		m := NewMover(gpu.TransferModel{BytesPerSecond: 1e9})
 		m.Listen(func(gpu.MemoryReport) {})
 		o := gpu.Order{Kind: gpu.Evict, Container: "c", Epoch: 1, Bytes: 10e9}
 		began := time.Now()
@@ -60,17 +60,17 @@ func TestMoveGoesOnWhenAskedAgain(t *testing.T) {
 func TestMoveEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	m := NewMover(gpu.Link{BytesPerSecond: 1})
+	m := NewMover(gpu.TransferModel{BytesPerSecond: 1})
 	m.Listen(func(gpu.MemoryReport) { t.Error("an interrupted move was reported as done") })
 	_, err := m.Move(ctx, gpu.Order{Bytes: 1 << 40}, 1)
 	check.That(t, err != nil, "an interrupted move has no error")
 }
 
 func TestRunLeavesWhatWasReserved(t *testing.T) {
-	m := NewMover(gpu.DefaultLink())
+	m := NewMover(gpu.DefaultTransferModel())
 	var got gpu.MemoryReport
 	m.Listen(func(h gpu.MemoryReport) { got = h })
-	m.End(t.Context(), "c", gpu.Need{Bytes: 5, Context: 7})
+	m.End(t.Context(), "c", gpu.MemoryRequest{Bytes: 5, Context: 7})
 	want := gpu.Usage{Allocated: 5, Resident: 5, Context: 7}
 	check.Equal(t, got.Container, "c", "a run left")
 	check.Equal(t, got.Usage, want, "a run left")

@@ -58,8 +58,8 @@ type Result struct {
 // Report holds all findings, in the order of the checks.
 type Report []Result
 
-// Worst returns the worst status of a report.
-func (r Report) Worst() Status {
+// worst returns the worst status of a report.
+func (r Report) worst() Status {
 	worst := OK
 	for _, x := range r {
 		worst = max(worst, x.Status)
@@ -68,7 +68,7 @@ func (r Report) Worst() Status {
 }
 
 // ExitCode returns the exit status of the process: 0 all well, 1 warnings, 2 failures.
-func (r Report) ExitCode() int { return int(r.Worst() - OK) }
+func (r Report) ExitCode() int { return int(r.worst() - OK) }
 
 // checker is a check of the snapshot. It may return several findings, or none if it does
 // not apply. docs/doctor.md explains each check.

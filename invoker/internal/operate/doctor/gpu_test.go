@@ -119,7 +119,7 @@ func TestChosenDevices(t *testing.T) {
 		f.Config.GPU.Devices = devices
 		got := Examine(t.Context(), f.Machine, time.Minute).of("GPU", "Docker runtime")
 		check.Greater(t, len(got), 0, "%s", devices)
-		check.Equal(t, got.Worst(), want, "%s: %+v", devices, got)
+		check.Equal(t, got.worst(), want, "%s: %+v", devices, got)
 	}
 }
 

@@ -65,7 +65,7 @@ func (r Report) summary() string {
 		n[x.Status]++
 	}
 	verdict := map[Status]string{OK: "All is well", Warn: "It works, with warnings", Fail: "Something will fail"}
-	text := fmt.Sprintf("%s: %d ok, %d to look at, %d that fail", verdict[r.Worst()], n[OK], n[Warn], n[Fail])
+	text := fmt.Sprintf("%s: %d ok, %d to look at, %d that fail", verdict[r.worst()], n[OK], n[Warn], n[Fail])
 	if n[Skip] > 0 {
 		text += fmt.Sprintf(", %d skipped because they are not configured", n[Skip])
 	}
@@ -77,7 +77,7 @@ func (r Report) PrintJSON(w io.Writer) error {
 	return prettyjson.Write(w, struct {
 		Status Status `json:"status"`
 		Checks Report `json:"checks"`
-	}{r.Worst(), append(Report{}, r...)}) // an empty report is a list, too
+	}{r.worst(), append(Report{}, r...)}) // an empty report is a list, too
 }
 
 // oneLine shortens the text of another program to one line of limited length. It removes

@@ -57,8 +57,8 @@ func checkShim(s *snapshot) []Finding {
 	if bad != nil {
 		return bad
 	}
-	if needs, _ := devices.NeededGlibc(lib); devices.Everywhere.Before(needs) { // on an error, no glibc is needed
-		return warn(fmt.Sprintf("use the released library, which needs %v", devices.Everywhere),
+	if needs, _ := devices.NeededGlibc(lib); devices.MinGlibc.Before(needs) { // on an error, no glibc is needed
+		return warn(fmt.Sprintf("use the released library, which needs %v", devices.MinGlibc),
 			"%s, but needs glibc %v: in images with an older one functions run without it", text, needs)
 	}
 	return ok("%s", text)
@@ -67,7 +67,7 @@ func checkShim(s *snapshot) []Finding {
 // judgeLibrary checks the file and tries to preload it. If the loader refuses the
 // library, it prints the reason on the program's standard error.
 func (s *snapshot) judgeLibrary(at string, lib *elf.File) []Finding {
-	switch err := devices.Judge(lib, s.Arch); {
+	switch err := devices.CheckELF(lib, s.Arch); {
 	case errors.Is(err, devices.ErrProcessor):
 		return fail("use the library for this processor", "%s: %v", at, err)
 	case err != nil:
@@ -223,7 +223,7 @@ func judgeLibc(ref string, l docker.Libc, needs devices.Glibc, parts []string) [
 	case l.Name == "":
 		return warn("use programs that are linked with glibc", "%s has no C library in its usual places: static programs do not load the shim, and %s", ref, without)
 	case has.Before(needs):
-		return warn(fmt.Sprintf("use the released library, which needs %v: make shim with zig cc (pip install ziglang)", devices.Everywhere),
+		return warn(fmt.Sprintf("use the released library, which needs %v: make shim with zig cc (pip install ziglang)", devices.MinGlibc),
 			"%s has glibc %v and the shim needs %v: %s", ref, has, needs, without)
 	}
 	return ok("%s has glibc %v, the shim needs %v", ref, has, needs)

@@ -6,14 +6,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Do is the kind of an Order.
-type Do int
+// OrderKind is the kind of an Order.
+type OrderKind int
 
 // The kinds of orders.
 const (
 	// Acquire has the slot's container made, or resumed; it stays the slot's. It is
 	// answered by Acquired or Refused.
-	Acquire Do = iota
+	Acquire OrderKind = iota
 	// Pause pauses it; Paused answers. Remove removes it, and has no answer.
 	Pause
 	Remove
@@ -37,7 +37,7 @@ const (
 )
 
 // String is the order's name.
-func (d Do) String() string {
+func (d OrderKind) String() string {
 	return [...]string{"acquire", "pause", "remove", "put", "delete", "fetch", "leave", "find", "count", "ack"}[d]
 }
 
@@ -56,7 +56,7 @@ func (k Key) String() string { return [...]string{"existing", "warmed"}[k] }
 // Order is work outside the table. Creation is the slot's newest creation; in an Ack it is the
 // creation to answer.
 type Order struct {
-	Do       Do
+	Do       OrderKind
 	Slot     ID // 0 in the ack of a creation without a slot
 	Creation Creation
 	Key      Key // of Put and Delete

@@ -50,7 +50,7 @@ func TestForeign(t *testing.T) {
 			quiet(gb, 0, 0), quiet(gb, 0, 0), quiet(gb, 0, gb), quiet(-1, 0, gb),
 		},
 	} {
-		var f Foreign
+		var f ExternalUsage
 		for i, r := range script {
 			got := f.Read(r.used, r.held, r.movedOut, r.quiet)
 			check.Equal(t, got, r.want, "%s: reading %d: %d MiB, want %d", name, i, got>>20, r.want>>20)

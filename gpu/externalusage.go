@@ -2,11 +2,11 @@ package gpu
 
 import "slices"
 
-// Foreign finds device memory that belongs to no container: allocations that escape the shim,
+// ExternalUsage finds device memory that belongs to no container: allocations that escape the shim,
 // the remains of a container that did not end cleanly, or another user of the device. It
 // compares the used memory reported by the driver with the accounted memory. The zero value
 // has found nothing.
-type Foreign struct {
+type ExternalUsage struct {
 	found int64
 	// kept is the most that the driver can still have in use of memory that was moved to
 	// the host: it keeps the emptied pages until somebody needs them.
@@ -34,7 +34,7 @@ const (
 // does the result grow, and it falls at once. Otherwise containers may have more than they
 // have reported so far, and the result only falls, to the most of the last readings. A
 // negative used is no reading.
-func (f *Foreign) Read(used, held, movedOut int64, quiet bool) int64 {
+func (f *ExternalUsage) Read(used, held, movedOut int64, quiet bool) int64 {
 	if used < 0 {
 		return f.found
 	}
