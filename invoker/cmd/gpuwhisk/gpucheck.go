@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +20,8 @@ type gpuCheckCmd struct {
 	FakeDriver string        `type:"path" placeholder:"DIR" help:"Directory of a fake libcuda.so.1; the results say that the driver is fake."`
 	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, if the loader does not find it."`
 	Python     string        `placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${check_python})."`
-	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once."`
+	Only       []string      `placeholder:"NAME" help:"Only these steps, by their names below; may be given more than once."`
+	Skip       []string      `placeholder:"NAME" help:"All steps but these."`
 	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (${check_swap}, never more than 40% of the free memory)."`
 	Set        size          `placeholder:"SIZE" help:"Working set of one container (${check_set})."`
 	HostMemory size          `placeholder:"SIZE" help:"Free memory of the host, if the kernel reports a wrong value, as in a virtual machine whose memory grows with use."`
@@ -39,7 +40,8 @@ MPS, MIG, clocks and the compute mode stay as they are. On a machine without a G
 
   make shim-fake && make -C shim/check && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
 
-Steps:
+Steps, with the time that is kept for each. A step may use what earlier steps have left, and
+--limit bounds the sum. The results are written after each step, and after an interrupt.
 
 ` + gpucheck.Help() + `
 Exit status: 0 all well, 1 a step missed its goal or failed, 2 the check could not run.
@@ -55,15 +57,12 @@ func (c gpuCheckCmd) Run() error {
 		}
 		defer remove()
 	}
-	report, err := gpucheck.Run(interrupted(), c.settings())
-	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
-	}
-	if err != nil {
-		return statusError{2, err}
-	}
-	files, err := report.Write(c.Out)
-	if err != nil {
+	ctx, s := interrupted(), c.settings()
+	var files []string
+	var unwritten error
+	s.Save = func(r *gpucheck.Report) { files, unwritten = r.Write(c.Out) }
+	report, err := gpucheck.Run(ctx, s)
+	if err = cmp.Or(err, unwritten); err != nil {
 		return statusError{2, err}
 	}
 	fmt.Fprintf(os.Stderr, "%s in %.0f s, written to %s\n", report.Verdict, report.Seconds, strings.Join(files, " and "))
@@ -93,7 +92,7 @@ func shareFakeDevice() (remove func(), err error) {
 func (c gpuCheckCmd) settings() gpucheck.Settings {
 	s := gpucheck.Settings{
 		Shim: c.Shim, FakeDriver: c.FakeDriver, NVML: c.NVML, Python: c.Python,
-		Version: version, Steps: c.Step, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit, Reclaim: c.Reclaim,
+		Version: version, Only: c.Only, Skip: c.Skip, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit, Reclaim: c.Reclaim,
 		Swap: int64(c.Size), Set: int64(c.Set), HostMemory: int64(c.HostMemory),
 		Environ: os.Environ(), Progress: os.Stderr,
 		Log: textLog(slog.LevelWarn),

@@ -40,7 +40,7 @@ type GPU struct {
 	Weights          map[string]float64 `key:"whisk.gpu.weights" doc:"shares of device time, which override annotations; 1 if not set"`
 	Limits           map[string]Size    `key:"whisk.gpu.limits" format:"actions" doc:"most device memory of a container, by the most specific rule, or by its annotation if that is less. It counts against user-memory too. Empty: the device is the limit"`
 	NamespaceLimits  map[string]Size    `key:"whisk.gpu.namespace-limits" format:"namespaces" doc:"most device memory of a namespace's containers on one device; a run beyond it waits. Empty: no limit"`
-	CgroupLimits     bool               `key:"whisk.gpu.cgroup-limits" default:"false" doc:"the driver limits and counts the device memory of the containers' control groups (NVML 13.4, as root); only for cards on which step cgroups of gpuwhisk gpu-check did well"`
+	CgroupLimits     bool               `key:"whisk.gpu.cgroup-limits" default:"false" doc:"the driver limits and counts the device memory of the containers' control groups (NVML 13.4, as root); only where step cgroups of gpuwhisk gpu-check says that you can set it"`
 	DeviceTimeout    time.Duration      `key:"whisk.gpu.device-timeout" default:"5 minutes" doc:"an activation without a GPU that could run it ends with an error after this time; 0: never"`
 	Overdue          time.Duration      `key:"whisk.gpu.overdue" default:"0 seconds" doc:"a GPU activation that has not begun after this time ends with an error; 0: never"`
 	BacklogSize      Size               `key:"whisk.gpu.backlog-size" default:"256 MiB" min:"1 MiB" doc:"memory for GPU activations that wait, 4 KiB and its parameters for each; when it is full CPU activations wait, too"`

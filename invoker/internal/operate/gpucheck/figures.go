@@ -29,15 +29,13 @@ func overhead(without, under []float64) float64 { return share(median(under), me
 // interval is the 95% interval of the overhead. It comes from a thousand draws of as many
 // runs as were measured (bootstrap).
 func interval(without, under []float64) (least, most float64) {
-	r := rand.New(rand.NewPCG(1, 1))
-	draw := func(from []float64) []float64 {
-		out := make([]float64, len(from))
-		for i := range out {
-			out[i] = from[r.IntN(len(from))]
+	r, all := rand.New(rand.NewPCG(1, 1)), make([]float64, 1000)
+	draw := func(from []float64) (out []float64) {
+		for range from {
+			out = append(out, from[r.IntN(len(from))])
 		}
 		return out
 	}
-	all := make([]float64, 1000)
 	for i := range all {
 		all[i] = overhead(draw(without), draw(under))
 	}
@@ -74,9 +72,6 @@ func size(n int64) string {
 	}
 	return fmt.Sprintf("%d B", n)
 }
-
-// known is the text of a figure, or unknown for a negative figure, which was not reported.
-func known(figure int64, text string) string { return pick(figure < 0, "unknown", text) }
 
 // pick is one of two values for a fact.
 func pick[T any](is bool, yes, no T) T {

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +30,7 @@ type Settings struct {
 	NVML          string   // path of libnvidia-ml.so.1; empty: the loader finds it
 	Python        string   // runs the workers on frameworks
 	Self, Version string   // path of this program, and its version for the report
-	Steps         []string // names of the steps to run; empty: all
+	Only, Skip    []string // names of the steps to run, empty for all; names of the steps to leave out
 
 	Swap       int64         // bytes of the block that is swapped
 	Set        int64         // bytes of one container's working set
@@ -45,6 +44,9 @@ type Settings struct {
 	// out and still counts as used, and to put two functions under pressure.
 	Reclaim bool
 	Limit   time.Duration // of the whole check
+	// Save is called with the report after each step, so that an end of the machine's time
+	// loses only the step under way.
+	Save func(*Report)
 
 	Goals    *Goals   // nil: the driver's goals
 	Environ  []string // of the programs
@@ -60,7 +62,7 @@ type Settings struct {
 func Defaults() Settings {
 	return Settings{
 		Swap: 8 << 30, Set: 1536 << 20, Containers: 16, Rounds: 15, RunTime: 400 * time.Millisecond,
-		Limit: 10 * time.Minute, Python: "python3",
+		Limit: 9 * time.Minute, Python: "python3",
 	}
 }
 
@@ -76,6 +78,9 @@ func (s Settings) withDefaults() Settings {
 	s.Swap, s.Set, s.Rounds, s.RunTime = cmp.Or(s.Swap, d.Swap), cmp.Or(s.Set, d.Set), cmp.Or(s.Rounds, d.Rounds), cmp.Or(s.RunTime, d.RunTime)
 	s.Containers, s.Limit = cmp.Or(s.Containers, d.Containers), cmp.Or(s.Limit, d.Limit)
 	s.Goals, s.Python = cmp.Or(s.Goals, &goals), cmp.Or(s.Python, d.Python)
+	if s.Save == nil {
+		s.Save = func(*Report) {}
+	}
 	s.Progress, s.Log = cmp.Or(s.Progress, io.Discard), cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	return s
 }
@@ -94,85 +99,14 @@ func RealGoals() Goals { return Goals{Swap: 0.9, Overhead: 0.01, Prefetch: 0.05,
 // ErrCannotRun means that the device or a part of the check is missing.
 var ErrCannotRun = errors.New("cannot run")
 
-// step is one part of the check. shows describes its measurements, limit is the longest
-// time that it may take, and run tries, measures and judges.
-type step struct {
-	name, title, shows string
-	limit              time.Duration
-	run                func(*trial)
-}
-
-// steps in the order of running: short steps that find most come first.
-var steps = []step{
-	{"pointers", "Both ways of looking a function up",
-		"the pointer of each line of shim/abi.def by dlsym and by cuGetProcAddress, without and under the shim; functions past the shim, and ABIs of hooked functions that are newer than the table",
-		30 * time.Second, checkPointers},
-	{"swap", "A block swapped out and in",
-		"a block of up to 8 GB: wrong words, GB/s each way, the first time and later, against copies of pinned memory and the driver's moves without the shim, the share that is free afterwards by cuMemGetInfo and NVML",
-		75 * time.Second, checkSwap},
-	{"fresh", "First touch of fresh managed memory",
-		"GB/s of a kernel that writes a fresh block, and writes it again, with plain memory and with managed memory under the shim; GB/s of the block's first way out and of a later one; wrong words",
-		45 * time.Second, checkFresh},
-	{"large", "A block above 8 GiB",
-		"a block of 12 GiB that goes out and in: wrong words, GB/s each way against copies of pinned memory",
-		90 * time.Second, checkLarge},
-	{"graph", "A graph across a move",
-		"a graph that a C program recorded before its memory moved: wrong words after replays that fault the memory in, and after a prefetch",
-		30 * time.Second, checkGraph},
-	{"vmm", "Mapped handles beside managed memory",
-		"a block that moves as managed memory, and as mapped handles (whisk.gpu.memory=vmm): wrong words, also below a recorded graph, GB/s each way against copies of pinned memory, the share that is free afterwards",
-		90 * time.Second, checkVMM},
-	{"pair", "Two processes on one device",
-		"ms of a run of each while the other's memory goes and comes, then of both at once; wrong words",
-		45 * time.Second, func(t *trial) { checkPair(t) }},
-	{"mps", "Two processes on one device by MPS",
-		"the same as clients of an MPS daemon that runs already, and a limit of memory",
-		60 * time.Second, checkMPS},
-	{"prefetch", "Prefetch against plain faulting",
-		"ms of containers in turns with two thirds of the memory that they need (the paper's figure): never swapped, prefetched ahead, faulted in",
-		150 * time.Second, checkPrefetch},
-	{"overhead", "Overhead of the shim",
-		"ms of FFT, GEMM and a loop of small kernels without and under the shim in turns, by kernels of the check and of the first framework that is there",
-		120 * time.Second, checkOverhead},
-	{"frameworks", "Swapping under frameworks",
-		"an array in PyTorch (three allocators), CuPy (two pools) and JAX: wrong words, also below a recorded graph, GB/s, how much of its memory does not move, and the MiB that each has beside its memory by NVML",
-		150 * time.Second, checkFrameworks},
-	{"cgroups", "NVML, control groups and managed memory",
-		"whether NVML lists managed memory for its process; whether the memory limits of control groups (NVML 13.4) count managed memory and hold",
-		45 * time.Second, checkCgroups},
-	{"end-to-end", "Functions through gpuwhisk standalone",
-		"two Python functions with kernels of their own in process mode: right results, and ms of each phase by their records",
-		60 * time.Second, func(t *trial) { checkFunctions(t, false) }},
-	{"pressure", "Functions that together exceed the card",
-		"the same where the card has room for one and a half functions, so that the invoker must move their memory",
-		90 * time.Second, func(t *trial) { checkFunctions(t, true) }},
-}
-
-// Names are the steps' names, in order.
-func Names() (out []string) {
-	for _, s := range steps {
-		out = append(out, s.name)
-	}
-	return out
-}
-
-// Help is a line for each step.
-func Help() string {
-	var b strings.Builder
-	for _, s := range steps {
-		fmt.Fprintf(&b, "  %-11s %s (at most %v)\n", s.name, s.shows, s.limit)
-	}
-	return b.String()
-}
-
-// Run carries out the check. Its error wraps ErrCannotRun or ctx's error. Errors within a
-// step are in the report.
+// Run carries out the check. An error that it returns wraps ErrCannotRun, or the check could
+// not be prepared. Errors within a step are in the report. When ctx ends, the steps that are
+// left fail.
 func Run(ctx context.Context, s Settings) (*Report, error) {
 	s = s.withDefaults()
-	for _, name := range s.Steps {
-		if !slices.Contains(Names(), name) {
-			return nil, fmt.Errorf("steps %v: known are %v: %w", s.Steps, Names(), ErrCannotRun)
-		}
+	of, budget, err := s.chosen()
+	if err != nil {
+		return nil, err
 	}
 	f, err := openFixture(ctx, s)
 	if err != nil {
@@ -181,43 +115,56 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 	defer f.close()
 	var loading sync.WaitGroup
 	defer loading.Wait()
-	ctx, cancel := context.WithTimeout(ctx, s.Limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Limit, errTime)
 	defer cancel()
 	if f.hasFrameworks() {
 		loading.Go(func() { f.preload(ctx) })
 	}
+	end := f.began.Add(s.Limit)
+	fmt.Fprintf(s.Progress, "%d steps, at most %v (budgets of %v)\n", len(of), s.Limit, budget)
 	r := f.report()
-	for _, st := range steps {
-		if len(s.Steps) == 0 || slices.Contains(s.Steps, st.name) {
-			r.Steps = append(r.Steps, f.step(ctx, st))
-		}
+	for _, st := range of {
+		budget -= st.budget
+		// The later steps keep their budgets, in a short check their share.
+		kept := min(budget, time.Duration(share(float64(budget), float64(budget+st.budget))*float64(time.Until(end))))
+		r.Steps = append(r.Steps, f.step(ctx, st, end.Add(-kept)))
+		r.Seconds = time.Since(r.Started).Seconds()
+		r.judge()
+		s.Save(r)
 	}
-	r.Seconds = time.Since(r.Started).Seconds()
-	r.judge()
 	return r, nil
 }
 
-// step runs one step within its limit and ends the programs that it started.
-func (f *fixture) step(ctx context.Context, st step) Result {
+// errTime is the cause of the end of a step's time.
+var errTime = errors.New("out of time")
+
+// step runs one step until its end and ends the programs that it started.
+func (f *fixture) step(ctx context.Context, st step, end time.Time) Result {
 	r := Result{Name: st.name, Title: st.title, Shows: st.shows}
 	fmt.Fprintf(f.s.Progress, "%-10s %s ...\n", st.name, st.title)
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, st.limit)
+	ctx, cancel := context.WithDeadlineCause(ctx, end, errTime)
 	defer cancel()
 	t := &trial{fixture: f, Result: &r, ctx: ctx}
 	err := catch(func() {
-		require(ctx.Err())
+		if ctx.Err() != nil {
+			fail("the step did not begin")
+		}
 		st.run(t)
 	})
-	// At the end of the time programs are killed, which causes other errors.
-	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
-		err = fmt.Errorf("%w: %w", why, err)
+	// At the end of the time, or after an interrupt, programs are killed, which causes
+	// other errors.
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", pick(errors.Is(context.Cause(ctx), errTime), errTime, errInterrupted), err)
 	}
 	for _, p := range t.started {
 		p.end(0)
 	}
 	r.Seconds = time.Since(began).Seconds()
 	r.conclude(err)
-	fmt.Fprintf(f.s.Progress, "%-10s %s in %.1f s%s\n", st.name, r.Verdict, r.Seconds, because(r.Reason))
+	fmt.Fprintf(f.s.Progress, "%-10s %s in %.1f s: %s\n", st.name, r.Verdict, r.Seconds, cmp.Or(r.Reason, strings.Join(r.Says, " ")))
 	return r
 }
+
+// errInterrupted means that the operator ended the check before the step had ended.
+var errInterrupted = errors.New("interrupted")

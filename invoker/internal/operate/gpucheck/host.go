@@ -15,16 +15,15 @@ import (
 // fit cuts a size so that the block fits twice into the host's free memory when it leaves
 // the device.
 func (t *trial) fit(want int64) int64 {
-	const least = 64 << 20
-	host := cmp.Or(t.s.HostMemory, hostFree())
+	half := cmp.Or(t.s.HostMemory, hostFree()) / 2
 	switch {
-	case want <= host/2:
+	case want <= half:
 		return want
-	case host/2 < least:
-		skip("the host has %s free: too little to swap to", size(host))
+	case half < 64<<20:
+		skip("the host has %s free: too little to swap to", size(2*half))
 	}
-	cut := host / 2 &^ (1<<20 - 1)
-	t.remark("Cut from %s to %s altogether, because the host has %s free (--host-memory overrides that).", size(want), size(cut), size(host))
+	cut := half &^ (1<<20 - 1)
+	t.remark("Cut from %s to %s altogether, because the host has %s free (--host-memory overrides that).", size(want), size(cut), size(2*half))
 	return cut
 }
 
@@ -83,13 +82,12 @@ func (f *fixture) report() *Report {
 	}
 }
 
-// openNVML never fails. Without NVML the report has the reason.
+// openNVML never fails. Without NVML the report has the reason. The fake library is loaded
+// into this process. It sees the programs' device by a file that the environment names.
 func (f *fixture) openNVML() {
 	library := f.s.NVML
 	if f.fake() {
 		library = cmp.Or(library, f.path("nvml/libnvidia-ml.so.1"))
-		// The fake library is loaded into this process. It sees the programs' device by a
-		// file that the environment names.
 		shared := slices.ContainsFunc(f.s.Environ, func(v string) bool { return strings.HasPrefix(v, "FAKE_CUDA_STATE=") })
 		if !exists(library) || !shared {
 			f.witness = "not asked: no fake management library lies beside the shim, or FAKE_CUDA_STATE is not set"
@@ -108,13 +106,12 @@ func (f *fixture) openNVML() {
 // card is the card at the programs' PCI address. Facts that NVML does not report are
 // unknown.
 func (f *fixture) card() nvml.Card {
-	var cards []nvml.Card
 	if f.nvml != nil {
-		cards, _ = f.nvml.Cards()
-	}
-	for _, c := range cards {
-		if len(cards) == 1 || sameBus(c.Bus, f.device.Bus) {
-			return c
+		cards, _ := f.nvml.Cards()
+		for _, c := range cards {
+			if len(cards) == 1 || sameBus(c.Bus, f.device.Bus) {
+				return c
+			}
 		}
 	}
 	return nvml.Card{Memory: nvml.Memory{Used: -1}}

@@ -1,93 +1,202 @@
 package gpucheck
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
-const swapRounds = 6
-
-// bandwidth is the speed of copies or moves each way, in GB/s.
-type bandwidth struct{ in, out []float64 }
-
-// add adds a measurement without the shim.
-func (b *bandwidth) add(bytes int64, a answer) {
-	b.in, b.out = append(b.in, rate(bytes, a.In)), append(b.out, rate(bytes, a.Out))
+// holder is a program that holds a block of device memory under the shim.
+type holder struct {
+	name, module string   // the module is its framework's; empty: worker.c
+	env          []string // beside the shim's
+	stays        string   // why the block stays on the card; empty: the whole block must move
+	vmm          bool     // the block must be back before a kernel runs, so no kernel faults it in
+	graphs       int      // graphs of the block that are replayed across a move
+	speed, left  bool     // judged: the speed of moves, and the memory that is free after a move
 }
 
-// swap moves a program's block out and in and returns the number of wrong words. left, if
-// it is given, is called while the block is out.
-func (t *trial) swap(p *program, bytes int64, speed *bandwidth, left func(out int64)) int64 {
-	out := t.evict(p)
-	speed.out = append(speed.out, rate(out.Moved, out.Took))
-	if left != nil {
-		left(out.Moved)
+// moves is the measurement of the steps on moves: the blocks of programs go out and in, and a
+// kernel compares every word. Copies of pinned memory take turns with the moves and are
+// their yardstick.
+type moves struct {
+	bytes  func(*trial) int64 // of the block
+	rounds int
+	of     []holder
+}
+
+// upTo is the size of a block of so many bytes, or of a part of the free memory in percent.
+func upTo(most, percent int64) func(*trial) int64 {
+	return func(t *trial) int64 { return t.fit(min(t.s.Swap, most, t.device.Free*percent/100)) }
+}
+
+// above8GiB is the size of a block that a size in 32 bits, or in a signed number of pages,
+// does not hold.
+func above8GiB(t *trial) int64 {
+	if t.fake() {
+		t.remark("On the fake driver a smaller block stands for it.")
+		return t.fit(3 * t.s.Swap)
 	}
-	in := t.prefetch(p)
-	speed.in = append(speed.in, rate(in.Moved, in.Took))
-	if out.Moved < bytes || in.Moved < bytes {
-		fail("%s went out and %s came in of a block of %s", size(out.Moved), size(in.Moved), size(bytes))
+	bytes := t.fit(min(12<<30, t.device.Free/2))
+	if bytes <= 8<<30 {
+		skip("card and host have room for %s only", size(bytes))
 	}
-	return wrongWords(p)
+	return bytes
 }
 
 // left is the memory that was free after evictions of a block.
 type left struct {
 	least, leastNVML float64 // share of the block; leastNVML is infinite if NVML does not report it
-	onHost           bool    // by the driver, the block was last sent to the host
 	asked, given     bool    // another process asked for the memory beyond the free memory, and got it
 }
 
-// checkSwap moves one large block out and in. Two witnesses observe whether it left, and a
-// kernel verifies every word. The speed is compared in turns with copies of pinned memory,
-// which are the yardstick, and with the driver's own moves without the shim.
-func checkSwap(t *trial) {
-	bytes := t.fit(min(t.s.Swap, t.device.Free*4/10))
-	part := min(bytes, 1<<30)
-	t.take(bytes + 2*part + t.contextBytes())
-	table := t.table(fmt.Sprintf("%s, chunks of 64 MiB", size(bytes)), "round", "order", "GB/s", "in use by cuMemGetInfo", "by NVML")
-	p, bare := t.filled(bytes, 7), t.worker(false)
-	onOneCore(p, bare)
-	// row returns how full the device is by cuMemGetInfo and by NVML.
-	row := func(round, order, speed string) (driver, byNVML int64) {
-		a := p.ask("info")
-		driver, byNVML = a.Total-a.Free, t.used()
-		table.row(round, order, speed, size(driver), known(byNVML, size(byNVML)))
-		return driver, byNVML
+// run measures all programs. They start at once, because frameworks take long to load, and
+// hold their blocks one after the other.
+func (m moves) run(t *trial) {
+	bytes := m.bytes(t)
+	of := slices.DeleteFunc(slices.Clone(m.of), func(h holder) bool { return h.module != "" && !t.imports(h.module) })
+	if len(of) == 0 {
+		skip("%s imports none of PyTorch, CuPy and JAX, or the driver is fake", t.s.Python)
 	}
-	without := func() (moves, copies answer) { return bare.ask("move %d", part), bare.ask("copy %d", part) }
-	without() // allocates before the use of the device is measured
-	l := left{least: math.Inf(1), leastNVML: math.Inf(1)}
-	full, fullNVML := row("", "filled", "")
-	var copied, moved, shim bandwidth
-	wrong := int64(0)
-	for i := range swapRounds {
-		moves, copies := without()
-		moved.add(part, moves)
-		copied.add(part, copies)
-		wrong += t.swap(p, bytes, &shim, func(int64) {
-			empty, emptyNVML := row(fmt.Sprint(i+1), "evict", gbs(shim.out[i]))
-			l.least = min(l.least, float64(full-empty)/float64(bytes))
-			if fullNVML >= 0 && emptyNVML >= 0 {
-				l.leastNVML = min(l.leastNVML, float64(fullNVML-emptyNVML)/float64(bytes))
-			}
-			l.onHost = p.ask("where %d", p.block).Location == -1
-		})
-		full, fullNVML = row(fmt.Sprint(i+1), "prefetch", gbs(shim.in[i]))
+	// A comparison needs as much again in the worst case.
+	t.take(2*bytes + 2*min(bytes, 1<<30) + int64(len(of)+1)*t.contextBytes())
+	table := t.table(fmt.Sprintf("A block of %s. Speeds in GB/s, medians of %d rounds", size(bytes), m.rounds),
+		"memory", "counted", "stays on the card", "first way out", "later ways out", "way in", "pinned copies out", "pinned copies in",
+		"free after it left, by cuMemGetInfo", "by NVML", "wrong words", "wrong below a graph")
+	programs, errs := make([]*program, len(of)), make([]error, len(of))
+	parallel(len(of), max(1, runtime.NumCPU()/2), func(i int) { errs[i] = catch(func() { programs[i] = t.hold(of[i], true) }) })
+	for i, h := range of {
+		if errs[i] == nil {
+			errs[i] = catch(func() { t.moveBlock(table, m, h, programs[i], bytes) })
+			programs[i].end(endTime)
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s: %w", h.name, errs[i])
+		}
+	}
+	require(errors.Join(errs...))
+}
+
+// hold starts the program of a holder. The worker of a framework leaves no compiled files.
+func (t *trial) hold(h holder, shim bool) *program {
+	args := []string{t.path("check/worker")}
+	if h.module != "" {
+		args = []string{t.s.Python, "-B", t.path("check/" + h.module + "_worker.py")}
+	}
+	return t.start(h.name, args, shim, h.env...)
+}
+
+// moveBlock fills a block, moves it, and adds its row and its findings.
+func (t *trial) moveBlock(table *Table, m moves, h holder, p *program, bytes int64) {
+	bare, part := t.worker(false), min(bytes, 1<<30)
+	if h.module == "" {
+		onOneCore(p, bare)
+	}
+	p.fill(bytes, 7)
+	counted := t.counted(h, p)
+	bare.ask("copy %d", part) // allocates before the use of the card is measured
+	var first, out, in, copyOut, copyIn []float64
+	l, moved, wrong := left{least: math.Inf(1), leastNVML: math.Inf(1)}, counted, int64(0)
+	for range m.rounds {
+		copied, full, fullNVML := bare.ask("copy %d", part), bare.ask("info").Free, t.used()
+		left := t.evict(p)
+		l.least = min(l.least, float64(bare.ask("info").Free-full)/float64(bytes))
+		if used := t.used(); fullNVML >= 0 && used >= 0 {
+			l.leastNVML = min(l.leastNVML, float64(fullNVML-used)/float64(bytes))
+		}
+		back := t.prefetch(p)
+		moved = min(moved, left.Moved, back.Moved)
+		out, in = append(out, rate(left.Moved, left.Took)), append(in, rate(back.Moved, back.Took))
+		copyOut, copyIn = append(copyOut, rate(part, copied.Out)), append(copyIn, rate(part, copied.In))
+		wrong += wrongWords(p)
+	}
+	belowGraph := int64(0)
+	for range h.graphs { // the later graphs are recorded of memory that has moved
+		belowGraph += t.moveGraph(p, h, bytes)
 	}
 	bare.end(endTime) // its memory could be taken in the place of the block
-	if t.s.Reclaim && l.least < t.s.Goals.Left {
+	if h.left && t.s.Reclaim && l.least < t.s.Goals.Left {
 		l.asked, l.given = true, t.reclaim(p, bytes)
 	}
-	t.evict(p)
-	last := p.verify()
-	faulted := gbs(rate(bytes, last.NS))
-	row("", "faults", faulted)
-	t.none(fmt.Sprintf("wrong words after %d swaps of %s", swapRounds+1, size(bytes)), wrong+last.Mismatches)
-	t.judgeLeft(l)
-	t.judgeSpeed("out", shim.out, moved.out, copied.out)
-	t.judgeSpeed("in", shim.in, moved.in, copied.in)
-	t.remark("The first way out creates the host's pages. A kernel that faulted everything in did so at %s GB/s.", faulted)
+	if h.left && !h.vmm {
+		t.evict(p)
+		last := p.verify()
+		wrong += last.Mismatches
+		t.remark("A kernel that faulted the whole block in did so at %s GB/s.", gbs(rate(bytes, last.NS)))
+	}
+	stays := counted - moved
+	row := []any{h.name, size(counted), size(stays), "", "", "", "", "", "", "", wrong, pick(h.graphs == 0, "not tried", fmt.Sprint(belowGraph))}
+	if m.rounds > 0 {
+		first, out = out[:1], out[1:]
+		for i, speeds := range [][]float64{first, out, in, copyOut, copyIn} {
+			row[3+i] = gbs(median(speeds))
+		}
+		row[8], row[9] = percent(l.least), pick(math.IsInf(l.leastNVML, 1), "unknown", percent(l.leastNVML))
+	}
+	table.row(row...)
+	t.none("wrong words in "+h.name, wrong+belowGraph)
+	t.whole("of the block counted by the shim in "+h.name, counted, bytes)
+	if h.stays == "" && m.rounds > 0 {
+		t.whole("of the block moved in "+h.name, moved, bytes)
+	}
+	switch {
+	case h.stays != "" && stays >= bytes/2:
+		t.say("%s: %s of %s stay on the card, because %s. Only the removal of the container frees this memory.",
+			h.name, size(stays), size(counted), h.stays)
+	case m.rounds > 0:
+		t.say("%s: moves out at %s GB/s (%s the first time) and in at %s GB/s; pinned copies at %s and %s GB/s.", h.name, row[4], row[3], row[5], row[6], row[7])
+	}
+	if h.speed {
+		t.judgeSpeed(h.name+" out, the first time", first, copyOut[:1])
+		t.judgeSpeed(h.name+" out", out, copyOut[1:])
+		t.judgeSpeed(h.name+" in", in, copyIn)
+	}
+	if h.left {
+		t.judgeLeft(l)
+	}
+}
+
+// counted returns the memory that the shim counts for a program. A framework has its
+// libraries by then. NVML lists their memory as well, which the invoker must not hold against
+// a limit. NVML lists no managed memory.
+func (t *trial) counted(h holder, p *program) (all int64) {
+	const most = cudaContext + shimctl.LibraryBytes
+	if h.module != "" {
+		p.ask("work %d 3", p.block)
+		p.ask("libraries")
+	}
+	listed := t.listed(p.cmd.Process.Pid)
+	beside := listed
+	for _, u := range value(p.container.Report(t.ctx)) {
+		all += u.Allocated
+		beside -= u.Plain - u.Out
+	}
+	if h.module != "" && listed >= 0 {
+		t.judge("MiB that NVML lists beside the memory of "+h.name, float64(beside>>20), "",
+			fmt.Sprintf("at most %d, as limits allow for", most>>20), beside <= most)
+	}
+	return all
+}
+
+// moveGraph records a pass, moves the memory and replays the graph. The addresses in the
+// graph must stay valid, also when a replay faults the memory in.
+func (t *trial) moveGraph(p *program, h holder, bytes int64) (wrong int64) {
+	p.ask("graph %d", p.block)
+	if out := t.evict(p).Moved; h.stays == "" && out < bytes {
+		fail("%s of a block of %s moved below its graph", size(out), size(bytes))
+	}
+	if !h.vmm {
+		p.running("replay %d 3", p.block)
+		t.evict(p)
+	}
+	t.prefetch(p)
+	p.running("replay %d 2", p.block)
+	return wrongWords(p)
 }
 
 // reclaim moves the block out and lets another process ask for that memory beyond the free
@@ -101,27 +210,17 @@ func (t *trial) reclaim(p *program, bytes int64) (given bool) {
 	return given
 }
 
-// judgeSpeed compares the speed of a block with copies of pinned memory at the same time.
-// The first way out is judged apart: it creates the host's pages, and is the only one of a
+// judgeSpeed compares the speed of moves with copies of pinned memory at the same time. The
+// first way out is judged apart: it creates the host's pages, and is the only way out of a
 // short-lived container.
-func (t *trial) judgeSpeed(way string, shim, driver, copies []float64) {
-	var ratio []float64
-	for i, v := range shim {
-		ratio = append(ratio, share(v, copies[i]))
+func (t *trial) judgeSpeed(what string, moves, copies []float64) {
+	ratio := make([]float64, len(moves))
+	for i, v := range moves {
+		ratio[i] = share(v, copies[i])
 	}
-	goal := t.s.Goals.Swap
-	for _, part := range []struct {
-		name     string
-		from, to int
-	}{{" the first time", 0, 1}, {"", 1, len(shim)}} {
-		v, beside := median(ratio[part.from:part.to]), ""
-		if driver != nil {
-			beside = fmt.Sprintf(", the driver's own moves at %s GB/s", gbs(median(driver[part.from:part.to])))
-		}
-		t.judge(fmt.Sprintf("swap %s%s at %s GB/s, pinned copies at %s GB/s%s", way, part.name,
-			gbs(median(shim[part.from:part.to])), gbs(median(copies[part.from:part.to])), beside),
-			v, "share", fmt.Sprintf("at least %s of pinned copies", percent(goal)), v >= goal)
-	}
+	v, goal := median(ratio), t.s.Goals.Swap
+	t.judge(fmt.Sprintf("%s: %s GB/s, pinned copies %s GB/s", what, gbs(median(moves)), gbs(median(copies))),
+		v, "share", fmt.Sprintf("at least %s of pinned copies", percent(goal)), v >= goal)
 }
 
 // judgeLeft finds out whether the block's memory was free for others. The driver may keep
@@ -129,10 +228,7 @@ func (t *trial) judgeSpeed(way string, shim, driver, copies []float64) {
 // question is whether the other process gets them.
 func (t *trial) judgeLeft(l left) {
 	least := t.s.Goals.Left
-	goal := "at least " + percent(least)
-	if l.given {
-		goal += ", or given on demand"
-	}
+	goal := "at least " + percent(least) + ", or given on demand"
 	t.judge("of the block free after an eviction, by cuMemGetInfo", l.least, "share", goal, l.given || l.least >= least)
 	if math.IsInf(l.leastNVML, 1) {
 		t.remark("NVML does not report how full the card is (%s).", t.witness)
@@ -144,9 +240,14 @@ func (t *trial) judgeLeft(l left) {
 		t.remark("Another process got plain memory in the place of the block that had left, beyond the free memory.")
 	case l.asked:
 		t.remark("Another process did not get plain memory in the place of the block that had left.")
-	case l.least < least && l.onHost:
-		t.remark("By the driver, the block was last sent to the host. The driver may have kept the emptied pages until they are asked for; --reclaim asks.")
+	case l.least < least:
+		t.remark("The driver may have kept the emptied pages until they are asked for; --reclaim asks.")
 	}
+}
+
+// whole adds a finding: a part of a block must be the whole block or more.
+func (t *trial) whole(what string, part, all int64) {
+	t.must(what, share(float64(part), float64(all)), "share", "at least 100%", part >= all)
 }
 
 // checkFresh measures the first touch of fresh memory: a kernel writes a block that nothing
@@ -155,111 +256,34 @@ func checkFresh(t *trial) {
 	bytes := t.fit(min(1<<30, t.s.Swap, t.device.Free/20))
 	t.take(2 * (bytes + t.contextBytes()))
 	table := t.table(fmt.Sprintf("Blocks of %s, medians of %d fresh ones, GB/s", size(bytes), t.s.Rounds),
-		"memory", "first write", "second write", "first way out", "later way out")
-	wrong, first := int64(0), map[bool]float64{}
+		"memory", "first write", "second write", "first way out")
+	wrong := int64(0)
 	for _, managed := range []bool{false, true} {
 		p := t.worker(managed)
-		var writes [2][]float64
-		var moves [2]bandwidth
+		speeds := make([][]float64, 3)
 		for range t.s.Rounds {
 			p.block = p.ask("alloc %d", bytes).Block
-			for i := range writes {
-				writes[i] = append(writes[i], rate(bytes, p.ask("fill %d %d", p.block, i+1).NS))
+			for i := range 2 {
+				speeds[i] = append(speeds[i], rate(bytes, p.ask("fill %d %d", p.block, i+1).NS))
 			}
-			for i := range moves {
-				if managed {
-					wrong += t.swap(p, bytes, &moves[i], nil)
-				}
+			if managed {
+				speeds[2] = append(speeds[2], rate(bytes, t.moved(p, bytes)))
 			}
+			wrong += wrongWords(p)
 			p.ask("free %d", p.block)
 		}
-		first[managed] = median(writes[0])
-		table.row(pick(managed, "managed, under the shim", "plain, without the shim"), gbs(first[managed]), gbs(median(writes[1])),
-			pick(managed, gbs(median(moves[0].out)), ""), pick(managed, gbs(median(moves[1].out)), ""))
+		name := pick(managed, "managed, under the shim", "plain, without the shim")
+		table.row(name, gbs(median(speeds[0])), gbs(median(speeds[1])), gbs(median(speeds[2])))
+		t.say("Fresh memory that is %s is written at %s GB/s.", name, gbs(median(speeds[0])))
 	}
-	t.none("wrong words after moves of fresh blocks", wrong)
-	t.remark("A kernel's first write of managed memory takes %.1f times as long as of plain memory. A fresh block is one page fault after another.",
-		share(first[false], first[true]))
+	t.none("wrong words in fresh blocks, moved ones included", wrong)
 }
 
-// largeBytes is more than 8 GiB, so that a size in 32 bits, or in a signed number of pages,
-// would be found.
-const largeBytes = 12 << 30
-
-func checkLarge(t *trial) {
-	bytes, part := t.fit(pick(t.fake(), 3*t.s.Swap, min(largeBytes, t.device.Free/2))), min(int64(1<<30), t.s.Swap)
-	if !t.fake() && bytes <= 8<<30 {
-		skip("card and host have room for %s only", size(bytes))
+// moved moves a program's whole block out and in. It returns the time out.
+func (t *trial) moved(p *program, bytes int64) time.Duration {
+	out, in := t.evict(p), t.prefetch(p)
+	if out.Moved < bytes || in.Moved < bytes {
+		fail("%s went out and %s came in of a block of %s", size(out.Moved), size(in.Moved), size(bytes))
 	}
-	t.take(bytes + part + 2*t.contextBytes())
-	p, bare := t.filled(bytes, 17), t.worker(false)
-	onOneCore(p, bare)
-	var copied, shim bandwidth
-	wrong := int64(0)
-	for range 3 {
-		copied.add(part, bare.ask("copy %d", part))
-		wrong += t.swap(p, bytes, &shim, nil)
-	}
-	t.none(fmt.Sprintf("wrong words after 3 swaps of %s", size(bytes)), wrong)
-	t.judgeSpeed("out", shim.out, nil, copied.out)
-	t.judgeSpeed("in", shim.in, nil, copied.in)
-	if t.fake() {
-		t.remark("On the fake driver a smaller block stands for it.")
-	}
-}
-
-// checkGraph replays a graph that was recorded before its memory moved.
-func checkGraph(t *trial) {
-	bytes := t.fit(min(1<<30, t.s.Swap, t.device.Free/20))
-	t.take(bytes + t.contextBytes())
-	p := t.filled(bytes, 19)
-	for range 2 { // the second graph is recorded of memory that has moved
-		t.none("wrong words after replays of a graph across moves", t.swapGraph(p, true))
-	}
-}
-
-// swapGraph records a pass, moves the memory and replays the graph. The addresses in the
-// graph must stay valid. If faulting is set, a replay also faults the memory in.
-func (t *trial) swapGraph(p *program, faulting bool) (wrong int64) {
-	p.ask("graph %d", p.block)
-	t.evict(p)
-	if faulting {
-		p.running("replay %d 3", p.block)
-		t.evict(p)
-	}
-	t.prefetch(p)
-	p.running("replay %d 2", p.block)
-	return wrongWords(p)
-}
-
-// checkVMM compares the two ways to move memory: managed memory, and mapped handles whose
-// bytes are copied (whisk.gpu.memory). Handles must be back before a kernel runs, so nothing
-// is faulted in here.
-func checkVMM(t *trial) {
-	bytes, part := t.fit(min(t.s.Swap, t.device.Free/5)), min(int64(1<<30), t.s.Swap)
-	t.take(2*bytes + part + 3*t.contextBytes())
-	table := t.table(fmt.Sprintf("%s, medians of %d rounds, GB/s", size(bytes), swapRounds),
-		"memory", "first out", "out", "in", "free after an eviction, by cuMemGetInfo", "wrong words")
-	bare := t.worker(false)
-	for _, memory := range []string{"managed", "vmm"} {
-		p := t.worker(true, "GPUWHISK_SHIM="+memory)
-		p.fill(bytes, 37)
-		onOneCore(p, bare)
-		var copied, shim bandwidth
-		wrong, free := int64(0), math.Inf(1)
-		for range swapRounds {
-			copied.add(part, bare.ask("copy %d", part))
-			full := bare.ask("info").Free
-			wrong += t.swap(p, bytes, &shim, func(int64) { free = min(free, float64(bare.ask("info").Free-full)/float64(bytes)) })
-		}
-		wrong += t.swapGraph(p, false)
-		table.row(memory, gbs(shim.out[0]), gbs(median(shim.out[1:])), gbs(median(shim.in)), percent(free), wrong)
-		t.none("wrong words with "+memory, wrong)
-		if memory == "vmm" {
-			t.judge("of a block free after an eviction with vmm", free, "share", "at least "+percent(t.s.Goals.Left), free >= t.s.Goals.Left)
-			t.judgeSpeed("out by vmm", shim.out, nil, copied.out)
-			t.judgeSpeed("in by vmm", shim.in, nil, copied.in)
-		}
-		p.end(endTime)
-	}
+	return out.Took
 }

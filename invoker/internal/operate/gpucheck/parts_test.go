@@ -61,6 +61,19 @@ func TestSomeMemoryIsLeftFree(t *testing.T) {
 	}
 }
 
+func TestBudgetsFitTheLimit(t *testing.T) {
+	of, all, err := Defaults().chosen()
+	check.NoError(t, err)
+	check.Equal(t, len(of), len(steps))
+	check.Equal(t, all, Defaults().Limit)
+	some, less, err := Settings{Only: []string{"swap", "pair"}, Skip: []string{"pair"}}.chosen()
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(some), 1)
+	check.Equal(t, less, some[0].budget)
+	_, _, err = Settings{Only: []string{"swap"}, Skip: []string{"swap"}}.chosen()
+	check.That(t, errors.Is(err, ErrCannotRun))
+}
+
 func TestEnvironmentOfPrograms(t *testing.T) {
 	f := &fixture{dir: "/d", s: Settings{FakeDriver: "/fake", Environ: []string{
 		"HOME=/h", "LD_PRELOAD=/other.so", "LD_AUDIT=/a.so", "GPUWHISK_SHIM_LIMIT=5", "LD_LIBRARY_PATH=/lib1:/lib2",

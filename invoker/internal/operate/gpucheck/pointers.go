@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"slices"
 )
 
 // pointer is a function of the driver, or none.
@@ -27,15 +26,19 @@ type entry struct {
 const shimFile = "libgpuwhisk.so"
 
 // checkPointers compares dlsym with cuGetProcAddress for every line of abi.def, without and
-// with the shim. The driver may give two pointers for one function. Under the shim both must
-// be the shim's.
+// with the shim. The driver may give two pointers for one function, or none. Under the shim
+// both must be the shim's.
 func checkPointers(t *trial) {
-	plain := t.pointers(t.env())
-	hooked := t.pointers(t.shimEnv(t.container()))
+	plain, hooked := t.pointers(t.env()), t.pointers(t.shimEnv(t.container()))
 	if len(plain) != len(hooked) {
 		fail("%d lines without the shim, %d under it", len(plain), len(hooked))
 	}
-	listPlain(t.Result, plain)
+	differ := t.table("Where dlsym and cuGetProcAddress differ, or the driver has no function", "export", "dlsym", "cuGetProcAddress", "its export")
+	for _, e := range plain {
+		if e.Plain.Is != e.Asked.Is || e.Plain.Is == "" {
+			differ.row(e.Export, cmp.Or(e.Plain.Is, "none"), cmp.Or(e.Asked.Is, "none"), e.Asked.Name)
+		}
+	}
 	judgeHooked(t.Result, plain, hooked)
 	judgeNewest(t.Result, plain)
 }
@@ -56,55 +59,39 @@ func (t *trial) pointers(env []string) (entries []entry) {
 	return entries
 }
 
-// listPlain lists the functions that the driver lacks, or gives by two pointers. That is no
-// fault: the shim has both pointers.
-func listPlain(r *Result, plain []entry) {
-	table := r.table("Where dlsym and cuGetProcAddress differ", "export", "dlsym", "cuGetProcAddress", "its export")
-	for _, e := range plain {
-		if e.Plain.Is != e.Asked.Is || e.Plain.Is == "" {
-			table.row(e.Export, cmp.Or(e.Plain.Is, "none"), cmp.Or(e.Asked.Is, "none"), e.Asked.Name)
-		}
-	}
-}
-
 // judgeHooked finds out whether every hooked function that the driver has comes from the
 // shim, both ways.
 func judgeHooked(r *Result, plain, hooked []entry) {
 	all := 0
 	past := r.table("Hooked functions that come past the shim", "export", "way", "from")
-	judge := func(e entry, way string, driver, shim pointer) {
-		if !e.Hook || driver.Is == "" {
-			return
-		}
-		all++
-		if shim.Of != shimFile {
-			past.row(e.Export, way, orUnknown(shim.Of))
-		}
-	}
 	for i, e := range hooked {
-		judge(e, "dlsym", plain[i].Plain, e.Plain)
-		judge(e, "cuGetProcAddress", plain[i].Asked, e.Asked)
+		ways := [][2]pointer{{plain[i].Plain, e.Plain}, {plain[i].Asked, e.Asked}}
+		for w, way := range []string{"dlsym", "cuGetProcAddress"} {
+			if driver, shim := ways[w][0], ways[w][1]; e.Hook && driver.Is != "" {
+				all++
+				if shim.Of != shimFile {
+					past.row(e.Export, way, orUnknown(shim.Of))
+				}
+			}
+		}
 	}
 	missed := len(past.Rows)
-	r.must(fmt.Sprintf("of %d lookups of hooked functions, past the shim", all), float64(missed), "0", all > 0 && missed == 0)
+	r.must(fmt.Sprintf("of %d lookups of hooked functions, past the shim", all), float64(missed), "", "0", all > 0 && missed == 0)
+	r.say("%d of %d lookups of hooked functions come past the shim.", missed, all)
 }
 
 // judgeNewest finds ABIs of hooked functions that are newer than the table: a program built
 // for this driver's CUDA gets them past the shim. One function may have several names, so
 // its place in the driver's file counts.
 func judgeNewest(r *Result, plain []entry) {
-	var known []uint64
-	for _, e := range plain {
-		for _, p := range []pointer{e.Plain, e.Asked} {
-			if p.Is != "" {
-				known = append(known, p.At)
-			}
-		}
+	known := map[uint64]bool{}
+	for _, p := range plain {
+		known[p.Plain.At], known[p.Asked.At] = true, true
 	}
 	newer := r.table("ABIs of hooked functions that the table lacks", "asked for", "the driver's newest")
 	for _, e := range plain {
-		if e.Hook && e.Newest.Is != "" && !slices.Contains(known, e.Newest.At) {
-			known = append(known, e.Newest.At)
+		if e.Hook && e.Newest.Is != "" && !known[e.Newest.At] {
+			known[e.Newest.At] = true
 			newer.row(e.Base, e.Newest.Name)
 		}
 	}

@@ -28,13 +28,14 @@ type program struct {
 	container *shimctl.Container // nil without the shim
 	block     int                // number of its block of device memory
 
-	name   string
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    io.Reader
-	lines  *bufio.Scanner
-	stderr bytes.Buffer // complete when the program has ended
-	ended  sync.Once
+	name       string
+	cmd        *exec.Cmd
+	in         io.WriteCloser
+	out        io.Reader
+	lines      *bufio.Scanner
+	stderr     bytes.Buffer // complete when the program has ended
+	ended      sync.Once
+	terminates bool // it ends on SIGTERM, not at the end of its input
 }
 
 // answer is a line of a worker; worker.c says which order fills which fields. A worker's
@@ -115,7 +116,8 @@ func decode(line []byte, out any) error {
 	return nil
 }
 
-func (p *program) kill() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+func (p *program) kill() error      { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+func (p *program) terminate() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 
 // endTime is how long a program may take to end by itself.
 const endTime = 5 * time.Second
@@ -125,6 +127,10 @@ const endTime = 5 * time.Second
 func (p *program) end(after time.Duration) {
 	p.ended.Do(func() {
 		_ = p.in.Close()
+		if p.terminates {
+			_ = p.terminate()
+			after = standaloneEnd
+		}
 		late := time.AfterFunc(after, func() { _ = p.kill() })
 		defer late.Stop()
 		_, _ = io.Copy(io.Discard, p.out)
@@ -148,9 +154,8 @@ func (p *program) last() string {
 func onOneCore(programs ...*program) {
 	var own, last unix.CPUSet
 	require(unix.SchedGetaffinity(0, &own))
-	for cpu, left := 0, own.Count(); left > 0; cpu++ {
+	for cpu := range len(own) * 64 {
 		if own.IsSet(cpu) {
-			left--
 			last.Zero()
 			last.Set(cpu)
 		}
@@ -178,8 +183,13 @@ func (p *program) running(format string, args ...any) answer {
 // run makes passes over the block.
 func (p *program) run(passes int) time.Duration { return p.running("work %d %d", p.block, passes).NS }
 
-// verify compares the whole block by a kernel and returns the number of wrong words.
-func (p *program) verify() answer { return p.running("check %d", p.block) }
+// verify compares the whole block by a kernel and counts the wrong words.
+func (p *program) verify() answer {
+	if p.container == nil {
+		return p.ask("check %d", p.block)
+	}
+	return p.running("check %d", p.block)
+}
 
 // wrongWords sums up the mismatches of several programs.
 func wrongWords(programs ...*program) (sum int64) {

@@ -2,7 +2,6 @@ package gpucheck
 
 import (
 	"cmp"
-	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -44,6 +43,8 @@ type Report struct {
 	Facts   []Fact    `json:"facts"`
 	Goals   Goals     `json:"goals"`
 	Steps   []Result  `json:"steps"`
+
+	base string // the name of the written files without their ending
 }
 
 // Fact describes a part of the machine or the card.
@@ -59,6 +60,7 @@ type Result struct {
 	Shows    string    `json:"shows"`
 	Verdict  Verdict   `json:"verdict"`
 	Reason   string    `json:"reason,omitempty"`
+	Says     []string  `json:"says,omitempty"` // the measurements in sentences
 	Seconds  float64   `json:"seconds"`
 	Findings []Finding `json:"findings,omitempty"`
 	Tables   []*Table  `json:"tables,omitempty"`
@@ -75,12 +77,7 @@ type Finding struct {
 }
 
 // Text is the finding's value with its unit.
-func (f Finding) Text() string {
-	if f.Unit == "share" {
-		return percent(f.Value)
-	}
-	return fmt.Sprintf("%g", f.Value)
-}
+func (f Finding) Text() string { return pick(f.Unit == "share", percent(f.Value), fmt.Sprint(f.Value)) }
 
 // Table has measurements, row by row.
 type Table struct {
@@ -107,26 +104,26 @@ func (r *Result) remark(format string, args ...any) {
 	r.Remarks = append(r.Remarks, fmt.Sprintf(format, args...))
 }
 
+func (r *Result) say(format string, args ...any) {
+	r.Says = append(r.Says, fmt.Sprintf(format, args...))
+}
+
 // judge adds a finding that is well, or below its goal.
 func (r *Result) judge(what string, value float64, unit, goal string, met bool) {
-	r.add(what, value, unit, goal, met, Below)
+	r.Findings = append(r.Findings, Finding{what, value, unit, goal, pick(met, Well, Below)})
 }
 
 // must adds a finding that is well or failed.
-func (r *Result) must(what string, value float64, goal string, met bool) {
-	r.add(what, value, "", goal, met, Failed)
+func (r *Result) must(what string, value float64, unit, goal string, met bool) {
+	r.Findings = append(r.Findings, Finding{what, value, unit, goal, pick(met, Well, Failed)})
 }
 
 // none adds a finding of a count that must be 0.
-func (r *Result) none(what string, count int64) { r.must(what, float64(count), "0", count == 0) }
+func (r *Result) none(what string, count int64) { r.must(what, float64(count), "", "0", count == 0) }
 
 // all adds a finding of a count that must be complete.
 func (r *Result) all(what string, count, of int) {
-	r.must(what, float64(count), fmt.Sprint(of), count == of)
-}
-
-func (r *Result) add(what string, value float64, unit, goal string, met bool, otherwise Verdict) {
-	r.Findings = append(r.Findings, Finding{what, value, unit, goal, pick(met, Well, otherwise)})
+	r.must(what, float64(count), "", fmt.Sprint(of), count == of)
 }
 
 // errSkip means that a step cannot run here.
@@ -141,9 +138,6 @@ func skip(format string, args ...any) { require(errSkip{fmt.Sprintf(format, args
 func (r *Result) conclude(err error) {
 	if err == nil && len(r.Findings) == 0 {
 		err = errors.New("there are no findings")
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("out of time: %w", err)
 	}
 	r.Verdict = Well
 	if err != nil {
@@ -179,7 +173,7 @@ func (r *Report) ExitCode() int {
 var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"cell": cell, "percent": percent, "because": because, "join": strings.Join,
+	"cell": cell, "percent": percent, "join": strings.Join,
 	"anchor": func(title string) string {
 		return strings.NewReplacer(" ", "-", ",", "").Replace(strings.ToLower(title))
 	},
@@ -200,35 +194,33 @@ func (r *Report) PrintJSON(w io.Writer) error { return prettyjson.Write(w, r) }
 // Name is the name of the report's files without their ending. The name of a report on the
 // fake driver has "fake" in it, and the name of a report on a card never has.
 func (r *Report) Name() string {
-	card := "fake"
-	if !r.Fake {
-		parts := strings.FieldsFunc(strings.ToLower(r.Card), func(c rune) bool {
-			return (c < 'a' || c > 'z') && (c < '0' || c > '9')
-		})
-		card = strings.ReplaceAll(strings.Join(parts, "-"), "fake", "f-ke")
-	}
-	return fmt.Sprintf("gpu-check-%s-%s", cmp.Or(card, "gpu"), r.Started.UTC().Format("2006-01-02-1504"))
+	parts := strings.FieldsFunc(strings.ToLower(r.Card), func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
+	})
+	card := cmp.Or(strings.ReplaceAll(strings.Join(parts, "-"), "fake", "f-ke"), "gpu")
+	return fmt.Sprintf("gpu-check-%s-%s", pick(r.Fake, "fake", card), r.Started.UTC().Format("2006-01-02-1504"))
 }
 
 // Write puts the report into a directory, as Markdown and as JSON, and returns the files'
-// names. It overwrites no file.
+// names. It overwrites no files but the report's own.
 func (r *Report) Write(dir string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make directory of results: %w", err)
 	}
-	base := filepath.Join(dir, r.Name())
-	for n := 2; exists(base+".json") || exists(base+".md"); n++ {
-		base = fmt.Sprintf("%s-%d", filepath.Join(dir, r.Name()), n)
+	for n := 1; r.base == ""; n++ {
+		name := filepath.Join(dir, r.Name()+pick(n == 1, "", fmt.Sprintf("-%d", n)))
+		if !exists(name+".json") && !exists(name+".md") {
+			r.base = name
+		}
 	}
 	var text strings.Builder
-	if err := r.PrintJSON(&text); err != nil {
-		return nil, fmt.Errorf("encode report: %w", err)
-	}
-	names := []string{base + ".md", base + ".json"}
+	err := r.PrintJSON(&text)
+	names := []string{r.base + ".md", r.base + ".json"}
 	for i, content := range []string{r.Markdown(), text.String()} {
-		if err := os.WriteFile(names[i], []byte(content), 0o644); err != nil {
-			return nil, fmt.Errorf("write report: %w", err)
-		}
+		err = errors.Join(err, os.WriteFile(names[i], []byte(content), 0o644))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write report: %w", err)
 	}
 	return names, nil
 }
@@ -242,5 +234,3 @@ func cell(s string) string {
 	}
 	return strings.ReplaceAll(s, "|", "\\|")
 }
-
-func because(reason string) string { return pick(reason == "", "", ": "+reason) }

@@ -1,7 +1,6 @@
 package gpucheck
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"time"
 
 	"github.com/apache/openwhisk-client-go/whisk"
@@ -28,6 +26,8 @@ const (
 	ballastMargin = 1 << 30
 	// foreignTime is how long the invoker needs to find the ballast by NVML.
 	foreignTime = 2 * time.Second
+	// standaloneEnd is how long a standalone may take to end its functions and itself.
+	standaloneEnd = 15 * time.Second
 )
 
 // checkFunctions runs two functions with kernels of their own through gpuwhisk standalone in
@@ -37,24 +37,19 @@ func checkFunctions(t *trial, pressure bool) {
 	if _, err := exec.LookPath(t.s.Python); err != nil {
 		skip("no %s here: the functions are Python", t.s.Python)
 	}
-	most := pick(pressure, int64(4<<30), 256<<20)
-	bytes := pick(t.fake(), 32<<20, t.fit(min(most, t.device.Free/40)))
+	bytes := pick(t.fake(), 32<<20, t.fit(min(pick(pressure, int64(4<<30), 256<<20), t.device.Free/40)))
 	t.take(2 * (bytes + t.contextBytes()))
 	if pressure && !t.fake() {
 		t.ballast(2*cudaContext + bytes*3/2 + ballastMargin)
 	}
-	w := t.startStandalone(2*invokerContext+pick(pressure, bytes*3/2, 4*bytes), 2*(functionMB<<20+2*bytes))
-	defer w.stop()
+	client := t.standalone(2*invokerContext+pick(pressure, bytes*3/2, 4*bytes), 2*(functionMB<<20+2*bytes))
 	if pressure && !t.fake() {
-		select {
-		case <-time.After(foreignTime):
-		case <-t.ctx.Done():
-		}
+		t.pause(foreignTime)
 	}
 	names := []string{"check-first", "check-second"}
 	code := string(value(os.ReadFile(t.path("check/gpufunc.py"))))
 	for _, name := range names {
-		_, _, err := w.client.Actions.Insert(&whisk.Action{ //nolint:bodyclose // the client has read it to its end
+		_, _, err := client.Actions.Insert(&whisk.Action{ //nolint:bodyclose // the client has read it to its end
 			Name: name, Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: &whisk.Limits{Memory: new(functionMB), Timeout: new(60000)},
 			Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": fmt.Sprintf("%d B", bytes+bytes/8)}}},
 		}, true)
@@ -64,32 +59,29 @@ func checkFunctions(t *trial, pressure bool) {
 		"action", "device", "start", "queue ms", "prefetch ms", "GPU ms", "memory", "contents")
 	correct, annotated, hostWarm := 0, 0, 0
 	for i := range 2 * endToEndRuns {
-		name, contents := names[i%2], "wrong"
-		r := w.invoke(t.ctx, name, map[string]int64{"bytes": bytes})
+		r := t.invoke(client, names[i%2], map[string]int64{"bytes": bytes})
 		result := as[struct {
 			Correct, Intact bool
 			Error           string
 		}](r.Response.Result)
-		switch {
-		case r.Response.Success && result.Correct && result.Intact:
-			correct++
-			contents = "right"
-		case result.Error != "":
-			contents = result.Error
+		right := r.Response.Success && result.Correct && result.Intact
+		if result.Error != "" {
 			t.remark("A function failed: %s", result.Error)
 		}
 		gpu := as[activation.GPURun](r.Annotations.GetValue(activation.GPUAnnotation))
+		correct += pick(right, 1, 0)
 		annotated += pick(gpu.Device != "", 1, 0)
 		hostWarm += pick(gpu.Start == "host-warm", 1, 0)
-		table.row(name, gpu.Device, gpu.Start, gpu.QueueTime, gpu.PrefetchTime, gpu.GPUTime, size(gpu.Memory), contents)
+		table.row(names[i%2], gpu.Device, gpu.Start, gpu.QueueTime, gpu.PrefetchTime, gpu.GPUTime, size(gpu.Memory), pick(right, "right", "wrong"))
 	}
 	t.all("runs whose kernels gave the right result and found their memory as it was", correct, 2*endToEndRuns)
 	t.all("records with the annotation gpu", annotated, 2*endToEndRuns)
 	if pressure {
-		t.must("runs whose memory came back from the host", float64(hostWarm), "more than 0", hostWarm > 0)
+		t.must("runs whose memory came back from the host", float64(hostWarm), "", "more than 0", hostWarm > 0)
 	} else {
 		t.none("runs whose memory had left a device with room for both functions", int64(hostWarm))
 	}
+	t.say("%d of %d runs gave the right result; the memory of %d of them came back from the host.", correct, 2*endToEndRuns, hostWarm)
 }
 
 // ballast takes plain memory so that only so many bytes of the card stay free. That fills
@@ -112,18 +104,13 @@ func as[T any](decoded any) (out T) {
 	return out
 }
 
-// standalone is a gpuwhisk standalone of our own with OpenWhisk's client library.
-type standalone struct {
-	*program
-	client *whisk.Client
-}
-
 // greeting is the line that standalone --quiet prints when it is ready.
 var greeting = regexp.MustCompile(`--apihost (\S+) --auth (\S+)`)
 
-// startStandalone starts a standalone in process mode with so much host memory, on the GPU or
-// on a fake device of so much memory. On SIGTERM it ends its functions and itself.
-func (t *trial) startStandalone(device, host int64) *standalone {
+// standalone starts gpuwhisk standalone in process mode with so much host memory, on the GPU
+// or on a fake device of so much memory, and returns a client of it. On SIGTERM, which ends
+// the step, it ends its functions and itself.
+func (t *trial) standalone(device, host int64) *whisk.Client {
 	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process", "--memory", fmt.Sprintf("%dm", max(4<<30, host)>>20),
 		"--data", filepath.Join(t.dir, fmt.Sprintf("whisk%d", t.count.Add(1))), "--shim", t.path(shimFile)}
 	if t.fake() {
@@ -132,42 +119,32 @@ func (t *trial) startStandalone(device, host int64) *standalone {
 		args = append(args, "--devices", "auto")
 	}
 	p := value(newProgram(t.ctx, "standalone", args, t.env()))
-	p.cmd.Cancel, p.cmd.WaitDelay = p.terminate, 10*time.Second
+	p.terminates = true
+	p.cmd.Cancel, p.cmd.WaitDelay = p.terminate, standaloneEnd
 	require(p.cmd.Start())
+	t.endLater(p)
 	for p.lines.Scan() {
 		if found := greeting.FindStringSubmatch(p.lines.Text()); found != nil {
-			return &standalone{p, value(whisk.NewClient(&http.Client{}, &whisk.Config{Host: found[1], AuthToken: found[2], Namespace: "_"}))}
+			return value(whisk.NewClient(&http.Client{}, &whisk.Config{Host: found[1], AuthToken: found[2], Namespace: "_"}))
 		}
 	}
 	fail("standalone ended before it was ready%s", p.last())
 	return nil
 }
 
-func (p *program) terminate() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
-
-// stop ends the standalone and waits for its end.
-func (s *standalone) stop() {
-	_ = s.terminate()
-	s.end(15 * time.Second)
-}
-
 // invoke runs an action and reads its record, which is stored a moment after the answer. A
 // failed run has a record as well.
-func (s *standalone) invoke(ctx context.Context, name string, params any) *whisk.Activation {
-	answer, _, err := s.client.Actions.Invoke(name, params, true, false) //nolint:bodyclose // the client has read it to its end
+func (t *trial) invoke(client *whisk.Client, name string, params any) *whisk.Activation {
+	answer, _, err := client.Actions.Invoke(name, params, true, false) //nolint:bodyclose // the client has read it to its end
 	id := as[whisk.Activation](answer).ActivationID
 	if id == "" {
 		fail("invoke %s: the call made no activation: %w", name, err)
 	}
 	for {
-		stored, _, err := s.client.Activations.Get(id) //nolint:bodyclose // as above
+		stored, _, err := client.Activations.Get(id) //nolint:bodyclose // as above
 		if err == nil {
 			return stored
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			fail("read record of %s: %w: %w", name, ctx.Err(), err)
-		}
+		t.pause(50 * time.Millisecond)
 	}
 }
