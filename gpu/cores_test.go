@@ -217,3 +217,11 @@ func BenchmarkLedgerReserveRelease(b *testing.B) {
 		l.Release(time.Duration(i), id)
 	}
 }
+
+// TestSlowestMove: the memory of a whole H200 is waited for at the slowest measured speed, 1.7
+// GB/s.
+func TestSlowestMove(t *testing.T) {
+	const memory, measured = int64(141e9), int64(1.7e9)
+	check.AtLeast(t, SlowestMove(memory), time.Duration(memory/measured)*time.Second)
+	check.Equal(t, SlowestMove(0), 0)
+}

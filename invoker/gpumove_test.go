@@ -138,37 +138,49 @@ func TestUnresponsiveContainerIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestSlowMoveIsNoSilence: a transfer that takes longer than many
-// acknowledgements is waited for as long as it gets on.
+// TestSlowMoveIsNoSilence: a transfer that takes longer than many acknowledgements is waited
+// for as long as it gets on. The second one is a whole H200 at the slowest speed that was
+// measured there.
 func TestSlowMoveIsNoSilence(t *testing.T) {
-	withFixture(t, func(t *testing.T, env *fixture) {
-		env.large("f", "g")
-		var left atomic.Int64
-		left.Store(10 << 30)
-		env.gpu.will(func(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
-			for left.Load() > 0 {
-				select {
-				case <-time.After(2 * time.Second):
-					env.gpu.holds(o.Container, 10<<30, left.Add(-2<<30), 0)
-				case <-ctx.Done():
-					return 0, ctx.Err()
+	for _, c := range []struct {
+		memory, perSecond int64
+		annotation        string
+		orders            int
+	}{
+		{10 << 30, 1 << 30, `{"memory":"10 GB"}`, 5},
+		{141e9, 1.7e9, `{"memory":"130 GB"}`, 42},
+	} {
+		withFixture(t, func(t *testing.T, env *fixture) {
+			env.action("f", annotate(c.annotation))
+			env.action("g", annotate(c.annotation))
+			var left atomic.Int64
+			left.Store(c.memory)
+			env.gpu.will(func(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
+				for left.Load() > 0 {
+					select {
+					case <-time.After(2 * time.Second):
+						env.gpu.holds(o.Container, c.memory, max(left.Add(-2*c.perSecond), 0), 0)
+					case <-ctx.Done():
+						return 0, ctx.Err()
+					}
 				}
-			}
-			return o.Bytes, nil
+				return o.Bytes, nil
+			})
+			s := env.gpuSettings(1)
+			s.GPU.AckTimeout = 5 * time.Second
+			s.GPU.Devices[0].MemoryBytes = c.memory + 6<<30
+			_, stop := env.start(s)
+			env.invokeAndWait("f", time.Second)
+			id := env.invokeAndWait("g", 5*time.Minute)
+			env.mu.Lock()
+			removed := env.removed
+			env.mu.Unlock()
+			stop()
+			check.That(check.Must(t), env.record(id) != nil, "record %+v, %d containers removed, orders %v", env.record(id), removed, env.gpu.orders())
+			check.Equal(t, removed, 0)
+			check.Equal(t, len(env.gpu.orders()), c.orders)
 		})
-		s := env.gpuSettings(1)
-		s.GPU.AckTimeout = 5 * time.Second
-		_, stop := env.start(s)
-		env.invokeAndWait("f", time.Second)
-		id := env.invokeAndWait("g", 5*time.Minute)
-		env.mu.Lock()
-		removed := env.removed
-		env.mu.Unlock()
-		stop()
-		check.That(check.Must(t), env.record(id) != nil, "record %+v, %d containers removed, orders %v", env.record(id), removed, env.gpu.orders())
-		check.Equal(t, removed, 0)
-		check.Equal(t, len(env.gpu.orders()), 5)
-	})
+	}
 }
 
 // TestSilentPrefetchGoesElsewhere: a run that waits for memory which never
