@@ -64,7 +64,7 @@ func (t *trial) compare(table *Table, name string, programs []*program, workload
 	least, most := interval(took[0], took[1])
 	table.row(name, workload, fmt.Sprintf("%.3f", median(took[0])), fmt.Sprintf("%.3f", median(took[1])),
 		percent(over), fmt.Sprintf("%s to %s", percent(least), percent(most)))
-	t.say("%s, %s: %s (%s to %s).", name, workload, percent(over), percent(least), percent(most))
+	t.say("The shim adds to %s, %s: %s (%s to %s).", name, workload, percent(over), percent(least), percent(most))
 	t.judge(fmt.Sprintf("overhead on %s of %s", workload, name), over, "share", "at most "+percent(goal), over <= goal)
 }
 

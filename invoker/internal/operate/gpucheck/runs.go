@@ -20,6 +20,7 @@ func checkPair(t *trial) (guests [2]*program, bytes int64) {
 	}
 	passes := guests[0].calibrate(t.s.RunTime)
 	rounds, wrong := max(min(t.s.Rounds, 5), 2), int64(0)
+	var medians []float64
 	table := t.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(bytes), passes), "run of", "meanwhile", "median ms", "slowest ms")
 	for _, phase := range []struct {
 		of, meanwhile string
@@ -43,10 +44,12 @@ func checkPair(t *trial) (guests [2]*program, bytes int64) {
 			})
 		}
 		table.row(phase.of, phase.meanwhile, fmt.Sprintf("%.2f", median(took)), fmt.Sprintf("%.2f", slices.Max(took)))
-		t.say("A run of %s takes %.1f ms beside %s.", phase.of, median(took), phase.meanwhile)
+		medians = append(medians, median(took))
 		wrong += wrongWords(guests[:]...)
 	}
 	t.none("wrong words in both, after all", wrong)
+	t.say("A run takes %.1f ms alone, %.1f ms while the other's memory goes and comes, %.1f ms beside the other's run.",
+		medians[0], medians[2], medians[4])
 	return guests, bytes
 }
 
