@@ -101,17 +101,12 @@ func (r *controller) hallway(b *testing.B, programs, environ []string, action st
 	if !strings.HasSuffix(action, prints) {
 		begin("floor-", os.Args[0], asFloor+"=invoker"+strconv.Itoa(firstSide+len(sides)))
 	}
-	for round := 0; b.Loop(); round++ {
-		for i := range sides {
-			s := sides[(i+round)%len(sides)] // so that each comes first as often
-			s.Round(b, count, func() { r.burstOf(action, s.topic, flight, count) })
-		}
-	}
+	var gauges []*gauge.Side
 	for _, s := range sides {
-		s.Report(b)
-		if s.Name == "other-" {
-			gauge.ReportRatio(b, &sides[0].Side, &s.Side)
-		}
+		gauges = append(gauges, &s.Side)
+	}
+	gauge.Turns(b, gauges, count, func(i int) { r.burstOf(action, sides[i].topic, flight, count) })
+	for _, s := range sides {
 		s.stop()
 	}
 }

@@ -20,10 +20,10 @@ const noop = "function main(p) { return p; }"
 // These benchmarks measure the invoker as a program of its own among real
 // parts; without them they are skipped.
 
-// BenchmarkWarm is a warm no-op on Node.js in Docker with Apache Kafka, one at
-// a time: from the message's publishing to its acks, beside the floor of two
-// Kafka hops.
-func BenchmarkWarm(b *testing.B) {
+// BenchmarkWarmInDocker measures a warm no-op on Node.js in Docker with Apache Kafka, one
+// at a time: from the message's publishing to its acks, beside the floor of two Kafka
+// hops. BenchmarkWarm of package bench measures the invoker alone.
+func BenchmarkWarmInDocker(b *testing.B) {
 	r := newController(b)
 	r.action("nologs", "nodejs:20", noop, time.Minute, 0)
 	r.action("logs", "nodejs:20", noop, time.Minute, 10)

@@ -14,11 +14,11 @@ import (
 // or a script that starts one without the settings that it does not have.
 const otherBuild = "GPUWHISK_BENCH_OTHER"
 
-// BenchmarkHallway reports the processor time and the context switches that an
-// activation takes of the invoker, alone and with 16 and 64 in flight, with logs
-// that may be printed to and without. Another build (otherBuild) is measured in
-// turns with it, as an invoker of its own among the same parts.
-func BenchmarkHallway(b *testing.B) {
+// BenchmarkHallwayInDocker is BenchmarkHallway of package bench among real parts: the
+// processor time and the context switches of an activation in the invoker, with 1, 16 and
+// 64 in flight, for actions with and without logs. Another build (otherBuild) is an
+// invoker of its own among the same parts, and is measured in turns.
+func BenchmarkHallwayInDocker(b *testing.B) {
 	r := newController(b)
 	r.action("noop", "nodejs:20", noop, time.Minute, 0)
 	r.action("logs", "nodejs:20", noop, time.Minute, 10)
@@ -58,16 +58,5 @@ func hallway(b *testing.B, sides []*controller, action string, flight int) {
 	for i, s := range sides {
 		gauges[i].PID = s.invoker.Cmd.Process.Pid
 	}
-	for n := 0; b.Loop(); n++ {
-		for i := range sides {
-			i = (i + n) % len(sides) // so that each comes first as often
-			gauges[i].Round(b, calls, func() { round(sides[i], calls) })
-		}
-	}
-	for _, g := range gauges {
-		g.Report(b)
-	}
-	if len(gauges) == 2 {
-		gauge.ReportRatio(b, gauges[0], gauges[1])
-	}
+	gauge.Turns(b, gauges, calls, func(i int) { round(sides[i], calls) })
 }

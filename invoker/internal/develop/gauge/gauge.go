@@ -101,9 +101,27 @@ func (s *Side) Report(b *testing.B) {
 	b.ReportMetric(float64(s.switches)/float64(s.runs), s.Name+"switches/run")
 }
 
-// ReportRatio adds the ratio of our cost to the other's, for processor time and for
+// Turns gives each side its turns until the benchmark ends, so that each comes first as
+// often, and reports the costs. turn performs the given number of runs on a side. If there
+// is a side "other-", the ratio of the first side's costs to its costs is reported, too.
+func Turns(b *testing.B, sides []*Side, runs int, turn func(side int)) {
+	for round := 0; b.Loop(); round++ {
+		for i := range sides {
+			i = (i + round) % len(sides)
+			sides[i].Round(b, runs, func() { turn(i) })
+		}
+	}
+	for _, s := range sides {
+		s.Report(b)
+		if s.Name == "other-" {
+			reportRatio(b, sides[0], s)
+		}
+	}
+}
+
+// reportRatio adds the ratio of our cost to the other's, for processor time and for
 // elapsed time, each with its confidence interval (see Interval).
-func ReportRatio(b *testing.B, ours, other *Side) {
+func reportRatio(b *testing.B, ours, other *Side) {
 	for _, of := range []struct {
 		name        string
 		ours, other []time.Duration
