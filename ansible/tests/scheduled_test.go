@@ -21,7 +21,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
@@ -36,7 +35,7 @@ const cluster = activation.Cluster("whisk")
 // etcd, a scheduler, and a controller's list of invokers.
 type scheduling struct {
 	w         *fixture
-	etcd      *clientv3.Client
+	etcd      *fakescheduler.Keys
 	scheduler *fakescheduler.Scheduler
 
 	mu        sync.Mutex
@@ -52,10 +51,7 @@ func (w *fixture) schedule() {
 	w.t.Helper()
 	member := peer(w.t, "etcd", "GPUWHISK_ETCD_DIR="+filepath.Join(w.dir, "etcd"), "GPUWHISK_ETCD_HOST="+w.gateway)["GPUWHISK_TEST_ETCD"]
 	s := &scheduling{w: w, functions: map[string]fakescheduler.Function{}, by: map[activation.ID]string{}, ended: map[activation.ID]chan string{}}
-	var err error
-	s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{member}, Logger: zap.NewNop()})
-	check.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = s.etcd.Close() })
+	s.etcd = fakescheduler.OpenKeys(w.t, member, cluster)
 	runtimes, err := activation.ParseManifest(manifest(), activation.ManifestOptions{})
 	check.NoError(w.t, err)
 	s.scheduler, err = fakescheduler.New(fakescheduler.Config{Cluster: cluster, Host: w.gateway, Etcd: member, Kafka: w.kafka, Manifest: runtimes, Log: slog.New(slog.DiscardHandler)})

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
@@ -41,7 +40,7 @@ func onEachBroker(t *testing.T, test func(t *testing.T, kafka string)) {
 type fixture struct {
 	t        *testing.T
 	cfg      Config
-	etcd     *clientv3.Client
+	etcd     *Keys
 	bus      *broker.Bus
 	fetcher  *fetch.Client
 	instance activation.Instance
@@ -56,9 +55,7 @@ func newFixture(t *testing.T, kafka string) *fixture {
 	f := &fixture{t: t, messages: make(chan []byte, 1000), instance: activation.Instance{UniqueName: "0", UserMemory: activation.MB}, cfg: Config{
 		Cluster: activation.Cluster(name), Etcd: peertest.NeedEtcd(t), Kafka: kafka, Prefix: name, Manifest: m, Log: peertest.Log(t), Lease: 2 * time.Second,
 	}}
-	f.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{f.cfg.Etcd}, Logger: zap.NewNop()})
-	check.NoError(t, err)
-	t.Cleanup(func() { f.etcd.Close() })
+	f.etcd = OpenKeys(t, f.cfg.Etcd, f.cfg.Cluster)
 	f.bus, err = broker.Dial([]string{kafka}, f.cfg.Log)
 	check.NoError(t, err)
 	t.Cleanup(f.bus.Close)
@@ -72,16 +69,7 @@ func newFixture(t *testing.T, kafka string) *fixture {
 
 func (f *fixture) consume(topic string, to chan []byte) {
 	f.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := f.bus.Consume(ctx, topic, func() { close(ready) }, func(v []byte) { to <- v }); err != nil {
-			f.t.Error(err)
-		}
-	}()
-	f.t.Cleanup(func() { cancel(); <-done })
-	<-ready
+	Follow(f.t, f.bus, topic, func(v []byte) { to <- v })
 }
 
 func (f *fixture) context() context.Context {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
@@ -146,14 +147,7 @@ func (r running) end(t *testing.T) {
 func subscribe(t *testing.T, bus *broker.Bus) <-chan []byte {
 	t.Helper()
 	pings := make(chan []byte, 1024)
-	ctx, stop := context.WithCancel(context.Background())
-	ready, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = bus.Consume(ctx, "health", func() { close(ready) }, func(m []byte) { pings <- m })
-	}()
-	t.Cleanup(func() { stop(); <-ended })
-	<-ready
+	fakescheduler.Follow(t, bus, "health", func(m []byte) { pings <- m })
 	return pings
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // The whole life of a container: cold, warm, paused, resumed, with its keys.
@@ -263,15 +262,13 @@ func TestSchedulerModeOutlivesItsLease(t *testing.T) {
 	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
 	f.answered(f.invoke(hello))
 	before := f.keys("namespace/")
-	res, err := f.etcd.Get(t.Context(), string(f.cluster)+"/invokers/0")
-	check.NoError(t, err)
-	old := clientv3.LeaseID(res.Kvs[0].Lease)
+	_, old := f.etcd.Health(t, invoker0)
 	if _, err := f.etcd.Revoke(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	f.until("the keys are back on another lease", func() bool {
-		res, err := f.etcd.Get(t.Context(), string(f.cluster)+"/invokers/0")
-		return err == nil && len(res.Kvs) == 1 && clientv3.LeaseID(res.Kvs[0].Lease) != old && slices.Equal(f.keys("namespace/"), before)
+		_, lease := f.etcd.Health(t, invoker0)
+		return lease != 0 && lease != old && slices.Equal(f.keys("namespace/"), before)
 	})
 	f.answered(f.invoke(hello))
 	check.Equal(t, f.engine.counts().made, 1)

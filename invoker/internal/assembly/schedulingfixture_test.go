@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,8 +23,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 )
 
 // scheduling is a deployment in scheduler mode: etcd, a scheduler, Kafka, a database,
@@ -34,7 +33,7 @@ type scheduling struct {
 	environ   []string
 	scheduler *fakescheduler.Scheduler
 	config    fakescheduler.Config
-	etcd      *clientv3.Client
+	etcd      *fakescheduler.Keys
 	engine    *proxies
 	acks      chan activation.Ack
 	next      int
@@ -83,7 +82,11 @@ func newSchedulingOf(t *testing.T, queue memoryqueue.Settings, more ...string) *
 	}
 	f.environ = append(f.environ, more...)
 	check.NoError(t, bus.CreateTopics(t.Context(), []broker.Topic{{Name: "completed0", Retention: time.Hour}}))
-	f.consume(bus)
+	fakescheduler.Follow(t, bus, "completed0", func(m []byte) {
+		if a, err := activation.DecodeAck(m); err == nil {
+			f.acks <- a
+		}
+	})
 	m, err := activation.ParseManifest([]byte(schedulingManifest), activation.ManifestOptions{})
 	check.NoError(t, err)
 	kafka := ""
@@ -92,10 +95,7 @@ func newSchedulingOf(t *testing.T, queue memoryqueue.Settings, more ...string) *
 			kafka = rest
 		}
 	}
-	if f.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.etcd.Close() })
+	f.etcd = fakescheduler.OpenKeys(t, addr, f.cluster)
 	// A creation that finds no invoker for a moment counts for the namespace until the time of
 	// its job is over. A queue that is at the limit and has no container fails its waiting
 	// activations.
@@ -108,21 +108,6 @@ func newSchedulingOf(t *testing.T, queue memoryqueue.Settings, more ...string) *
 	}
 	t.Cleanup(func() { f.scheduler.Kill() })
 	return f
-}
-
-func (f *scheduling) consume(bus *broker.Bus) {
-	ctx, stop := context.WithCancel(context.Background())
-	ready, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = bus.Consume(ctx, "completed0", func() { close(ready) }, func(m []byte) {
-			if a, err := activation.DecodeAck(m); err == nil {
-				f.acks <- a
-			}
-		})
-	}()
-	f.Cleanup(func() { stop(); <-ended })
-	<-ready
 }
 
 // database is CouchDB as far as invokers use it.
@@ -240,41 +225,28 @@ func (f *scheduling) wantNothingLost() {
 // until polls, since etcd is another process.
 func (f *scheduling) until(what string, ok func() bool) {
 	f.Helper()
-	tick, late := time.NewTicker(5*time.Millisecond), time.After(peertest.WaitLimit)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			f.Fatalf("%s: it never comes; keys %v", what, f.keys(""))
+	peertest.Until(f, what, func() string {
+		if ok() {
+			return ""
 		}
-	}
+		return fmt.Sprint("keys ", f.keys(""))
+	})
 }
 
 // keys lists the cluster's keys in etcd below a path, without the cluster's name.
-func (f *scheduling) keys(below string) (all []string) {
+func (f *scheduling) keys(below string) []string {
 	f.Helper()
-	res, err := f.etcd.Get(context.Background(), string(f.cluster)+"/"+below, clientv3.WithPrefix())
-	check.NoError(f, err)
-	for _, kv := range res.Kvs {
-		all = append(all, strings.TrimPrefix(string(kv.Key), string(f.cluster)+"/"))
-	}
-	return all
+	return slices.Sorted(maps.Keys(f.etcd.Below(f, below)))
 }
 
 // health is the invoker's record.
 func (f *scheduling) health() activation.Health {
-	res, err := f.etcd.Get(context.Background(), string(f.cluster)+"/invokers/0")
-	check.NoError(f, err)
-	if len(res.Kvs) == 0 {
-		return activation.Health{}
-	}
-	h, err := activation.DecodeHealth(res.Kvs[0].Value)
-	if err != nil {
-		f.Error(err)
-	}
+	h, _ := f.etcd.Health(f, invoker0)
 	return h
 }
+
+// invoker0 is the invoker that start and startVictim run.
+var invoker0 = activation.Instance{ID: 0}
 
 // start runs the invoker, until it is up.
 func (f *scheduling) start(change ...func(*Options)) running {

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
@@ -29,7 +27,7 @@ import (
 type scheduled struct {
 	*fixture
 	etcd      *peertest.Etcd
-	client    *clientv3.Client
+	client    *fakescheduler.Keys
 	scheduler *fakescheduler.Scheduler
 	ids       []string // of the activations that have a record in the end
 }
@@ -47,10 +45,7 @@ func newScheduled(w *fixture) *scheduled {
 		"CONFIG_whisk_spi_InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive",
 		"CONFIG_whisk_spi_InvokerServerProvider=org.apache.openwhisk.core.invoker.FPCInvokerServer",
 		"CONFIG_whisk_cluster_name="+string(cluster), "CONFIG_whisk_memory_max=2048m", "CONFIG_whisk_gpu_devices=none")
-	var err error
-	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.etcd.Addr}, Logger: zap.NewNop()})
-	check.NoError(t, err)
-	t.Cleanup(func() { _ = s.client.Close() })
+	s.client = fakescheduler.OpenKeys(t, s.etcd.Addr, cluster)
 	runtimes, err := activation.ParseManifest([]byte(w.manifest), activation.ManifestOptions{})
 	check.NoError(t, err)
 	s.scheduler, err = fakescheduler.New(fakescheduler.Config{Cluster: cluster, Etcd: s.etcd.Addr, Kafka: w.kafka, Manifest: runtimes, Log: w.log})
@@ -109,20 +104,8 @@ func (s *scheduled) until(what string, whyNot func() string) {
 
 // keys returns the keys in etcd below a part of the cluster, with their leases.
 func (s *scheduled) keys(below string) (leases map[string]clientv3.LeaseID) {
-	leases = map[string]clientv3.LeaseID{}
-	for _, kv := range s.get(string(cluster)+"/"+below, clientv3.WithPrefix()).Kvs {
-		leases[strings.TrimPrefix(string(kv.Key), string(cluster)+"/")] = clientv3.LeaseID(kv.Lease)
-	}
-	return leases
-}
-
-func (s *scheduled) get(key string, how ...clientv3.OpOption) *clientv3.GetResponse {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
-	defer cancel()
-	res, err := s.client.Get(ctx, key, how...)
-	check.NoError(s.t, err)
-	return res
+	return s.client.Below(s.t, below)
 }
 
 // none waits until there is no key below a part of the cluster.
@@ -137,16 +120,9 @@ func (s *scheduled) none(below string) {
 }
 
 // health is an invoker's record, and the lease that it hangs on.
-func (s *scheduled) health(id int) (h activation.Health, lease clientv3.LeaseID) {
-	res := s.get(cluster.Invoker(activation.Instance{ID: id, UniqueName: s.unique}))
-	if len(res.Kvs) == 0 {
-		return h, 0
-	}
-	var err error
-	if h, err = activation.DecodeHealth(res.Kvs[0].Value); err != nil {
-		s.t.Error(err)
-	}
-	return h, clientv3.LeaseID(res.Kvs[0].Lease)
+func (s *scheduled) health(id int) (activation.Health, clientv3.LeaseID) {
+	s.t.Helper()
+	return s.client.Health(s.t, activation.Instance{ID: id, UniqueName: s.unique})
 }
 
 // counter says how often its container has run it, after so many milliseconds.
