@@ -23,11 +23,11 @@ const parallelRemovals = 4
 
 // adopted is a container of an earlier process that may be adopted.
 type adopted struct {
-	left  container.Leftover
-	state container.StateFile
-	key   string
-	spec  container.Spec
-	ctr   *actionContainer // once it is adopted
+	leftover container.Leftover
+	state    container.StateFile
+	key      string
+	spec     container.Spec
+	ctr      *actionContainer // once it is adopted
 
 	// The device of a GPU container, as its state file shows.
 	device  gpu.Device
@@ -55,7 +55,7 @@ func (iv *Invoker) adoptLeftovers() error {
 	taken := 0
 	for _, ad := range d.affordable(containers, unfit) {
 		if why := d.adopt(ctx, now, ad); why != nil {
-			unfit[ad.left.ID] = why
+			unfit[ad.leftover.ID] = why
 			continue
 		}
 		taken++
@@ -101,7 +101,7 @@ func (d *dispatcher) judge(left []container.Leftover, states []container.StateFi
 	}
 	for _, l := range left {
 		state, ok := known[l.ID]
-		ad := adopted{left: l, state: state}
+		ad := adopted{leftover: l, state: state}
 		key, err := hex.DecodeString(state.Key)
 		ad.key = string(key)
 		switch image, managed := d.settings.Images(state.Kind); {
@@ -136,7 +136,7 @@ func (d *dispatcher) adoptInEngine(ctx context.Context, containers []adopted, un
 	}
 	left, specs := make([]container.Leftover, len(containers)), make([]container.Spec, len(containers))
 	for i, ad := range containers {
-		left[i], specs[i] = ad.left, ad.spec
+		left[i], specs[i] = ad.leftover, ad.spec
 	}
 	errs := d.daemon.Adopt(ctx, left, specs)
 	kept := containers[:0]
@@ -145,7 +145,7 @@ func (d *dispatcher) adoptInEngine(ctx context.Context, containers []adopted, un
 			kept = append(kept, ad)
 			continue
 		}
-		unfit[ad.left.ID] = errs[i]
+		unfit[ad.leftover.ID] = errs[i]
 		d.abandon(ad)
 	}
 	return kept
@@ -163,7 +163,7 @@ func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]err
 		}
 		if left -= need; left < 0 {
 			for _, ad := range containers[:i+1] {
-				unfit[ad.left.ID] = errNoMemory
+				unfit[ad.leftover.ID] = errNoMemory
 				d.abandon(ad)
 			}
 			return containers[i+1:]
@@ -176,15 +176,15 @@ func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]err
 // container cannot be adopted.
 func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) error {
 	pinned := d.pins.events != nil && ad.state.Pin != ""
-	if ad.state.Activity == container.Pausing || pinned && !ad.left.Paused { // it is not known whether a Pausing container is paused
-		if err := d.engine.Pause(ctx, ad.left.ID); err != nil {
+	if ad.state.Activity == container.Pausing || pinned && !ad.leftover.Paused { // it is not known whether a Pausing container is paused
+		if err := d.engine.Pause(ctx, ad.leftover.ID); err != nil {
 			d.abandon(ad)
 			return fmt.Errorf("pause it: %w", err)
 		}
-		ad.left.Paused = true
+		ad.leftover.Paused = true
 	}
 	ctr := d.makeContainer(ad.spec)
-	ctr.handle = container.Handle{ID: ad.left.ID, Name: ad.left.Name, Addr: ad.left.Addr}
+	ctr.handle = container.Handle{ID: ad.leftover.ID, Name: ad.leftover.Name, Addr: ad.leftover.Addr}
 	ctr.key, ctr.state.kept, ctr.state.since = ad.key, true, ad.state.Since
 	ad.ctr = ctr
 	if ad.state.GPU != nil {
@@ -200,7 +200,7 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) e
 		ctr.slot = slot
 		d.containers[slot] = ctr
 	}
-	ctr.client = d.dial(ad.left.Addr, max(ad.state.Concurrency, 1))
+	ctr.client = d.dial(ad.leftover.Addr, max(ad.state.Concurrency, 1))
 	if ad.state.Activity == container.Pausing {
 		d.stateFiles.setActivity(ctr, container.Idle)
 	}

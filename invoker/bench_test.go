@@ -80,7 +80,7 @@ func newCrowd(b *testing.B, policy string, functions int) *crowd {
 	for i := range s.GPU.Devices {
 		s.GPU.Devices[i].MemoryBytes = 80 << 30
 	}
-	_, stop := c.start(s, func(iv *Invoker) { iv.completer.records, iv.completer.out = c, c })
+	_, stop := c.start(s, func(iv *Invoker) { iv.completer.records, iv.completer.outbox = c, c })
 	b.Cleanup(stop)
 	c.fill()
 	for range 2 * functions / chunkSize {

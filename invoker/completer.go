@@ -19,7 +19,7 @@ import (
 // records. The table decides which of these steps are due, and in which order.
 type completer struct {
 	ctx       context.Context // ends when flushing is over
-	out       Outbox
+	outbox    Outbox
 	records   Records
 	journal   Journal // nil: there is none
 	instance  activation.Instance

@@ -45,7 +45,7 @@ type engineHealth struct {
 	since time.Time
 	wake  chan struct{} // capacity 1: the engine was found away
 
-	left container.ID // of a trial that is not removed yet; only watch uses it
+	leftover container.ID // of a trial that is not removed yet; only watch uses it
 }
 
 func newEngineHealth(e Engine, d Daemon, log *slog.Logger, notify func(string)) *engineHealth {
@@ -187,21 +187,21 @@ func (h *engineHealth) try(ctx context.Context) error {
 	case err != nil:
 		return ctx.Err()
 	}
-	h.left = made.ID
+	h.leftover = made.ID
 	h.removeTrial(ctx)
 	return nil
 }
 
 // removeTrial removes the container of the last trial, and reports whether it is gone.
 func (h *engineHealth) removeTrial(ctx context.Context) bool {
-	if h.left == "" {
+	if h.leftover == "" {
 		return true
 	}
-	if err := h.engine.Remove(ctx, h.left); err != nil {
-		h.log.Warn("remove trial container, will try again", keyContainer, string(h.left), "error", err)
+	if err := h.engine.Remove(ctx, h.leftover); err != nil {
+		h.log.Warn("remove trial container, will try again", keyContainer, string(h.leftover), "error", err)
 		return false
 	}
-	h.left = ""
+	h.leftover = ""
 	return true
 }
 

@@ -161,9 +161,9 @@ func (e answered) apply(d *dispatcher, now time.Duration) {
 // container is still busy with the run until the run has left the container. seen is closed
 // after the dispatcher has applied this event and all earlier ones.
 type over struct {
-	run  *run
-	keep bool
-	seen chan struct{}
+	run     *run
+	keep    bool
+	applied chan struct{}
 }
 
 func (e over) apply(d *dispatcher, now time.Duration) {
@@ -171,7 +171,7 @@ func (e over) apply(d *dispatcher, now time.Duration) {
 		d.passed(e.run)
 	}
 	d.gpus.over(now, left{run: e.run, keep: e.keep})
-	close(e.seen)
+	close(e.applied)
 }
 
 // memoryReport reports the memory of a process in a GPU container.

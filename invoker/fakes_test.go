@@ -491,5 +491,5 @@ func (env *fixture) record(id activation.ID) *activation.Record {
 // newTestObserver counts into a registry of its own and logs nothing.
 func newTestObserver() *observer {
 	r := prometheus.NewRegistry()
-	return &observer{metrics: NewMetrics(r, r), at: time.Time{}.Add}
+	return &observer{metrics: NewMetrics(r, r), instant: time.Time{}.Add}
 }

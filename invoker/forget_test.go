@@ -40,7 +40,7 @@ func TestForgottenFunctionHasNoSeries(t *testing.T) {
 
 // TestForgottenNamespace: what is known of a namespace goes with its last function.
 func TestForgottenNamespace(t *testing.T) {
-	h := history{flows: map[sched.FlowID]*flowHistory{}, of: map[string]int{}}
+	h := history{flows: map[sched.FlowID]*flowHistory{}, functions: map[string]int{}}
 	f, g := sched.FlowID{Namespace: "n", Function: "f"}, sched.FlowID{Namespace: "n", Function: "g"}
 	space := sched.FlowID{Namespace: "n"}
 	for _, id := range []sched.FlowID{f, g, space, f} {
@@ -50,14 +50,14 @@ func TestForgottenNamespace(t *testing.T) {
 	h.forget(f)
 	check.That(t, h.flows[space] != nil, "a namespace is forgotten that has a function")
 	h.forget(g)
-	check.Equal(t, len(h.flows)+len(h.of), 0, "functions and namespaces are known")
+	check.Equal(t, len(h.flows)+len(h.functions), 0, "functions and namespaces are known")
 }
 
 // BenchmarkForget is what a forgotten function costs beside 100,000 others.
 func BenchmarkForget(b *testing.B) {
 	reg := prometheus.NewRegistry()
 	m := NewMetrics(reg, reg)
-	h := history{flows: map[sched.FlowID]*flowHistory{}, of: map[string]int{}}
+	h := history{flows: map[sched.FlowID]*flowHistory{}, functions: map[string]int{}}
 	come := func(i int) sched.FlowID {
 		f := sched.FlowID{Namespace: "n", Function: fmt.Sprint(i)}
 		h.flow(f)

@@ -58,7 +58,7 @@ func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error
 		d: d, settings: s, adopter: adopter, core: core, record: record,
 		adopted: map[uint64]*adopted{}, waiting: map[uint64]*pending{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
 		shares: shares, assumed: assumedMemory{}, failures: startFailures{},
-		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}, of: map[string]int{}},
+		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}, functions: map[string]int{}},
 	}, nil
 }
 
@@ -266,7 +266,7 @@ func (g *gpuScheduler) served(o scheduler.Order) {
 
 // over takes the end of a run's use of its token.
 func (g *gpuScheduler) over(now time.Duration, e left) {
-	e.run.lease.over = true
+	e.run.lease.tokenFree = true
 	g.failures.ended(e.run, e.keep)
 	g.take(now, e.event(scheduler.Ended))
 }
@@ -299,7 +299,7 @@ func (g *gpuScheduler) resident(id sched.FlowID) {
 func (g *gpuScheduler) refuse(o scheduler.Order) {
 	p := g.waiting[o.Invocation]
 	delete(g.waiting, o.Invocation)
-	if p.left {
+	if p.leftBehind {
 		g.d.completer.take(p, delivery.Event{Kind: delivery.Left})
 		return
 	}

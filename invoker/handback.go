@@ -131,7 +131,7 @@ func (d *dispatcher) leavePaused(now time.Duration) {
 		if why := g.core.Explain(flowOf(p)); p.withdrawn || why.Rule != sched.RuleBackoff || why.Until < d.deadline {
 			continue
 		}
-		p.left = true
+		p.leftBehind = true
 		g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
 		n++
 	}

@@ -96,7 +96,7 @@ func (d *dispatcher) prepareAdopted(ad *adopted) error {
 		return nil
 	}
 	g := d.gpus
-	if g == nil || g.adopter == nil || ad.left.Paused || ad.state.Activity != container.Idle {
+	if g == nil || g.adopter == nil || ad.leftover.Paused || ad.state.Activity != container.Idle {
 		return errNoDevice
 	}
 	for _, device := range g.settings.Devices {

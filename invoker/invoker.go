@@ -94,10 +94,10 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	iv := &Invoker{
 		settings: s, ports: p, metrics: m, log: log, flush: flush, ended: make(chan struct{}),
 	}
-	iv.observe = &observer{metrics: m, traces: explain.NewLog(s.Explain), exporter: p.Tracer, at: epoch.Add}
+	iv.observe = &observer{metrics: m, traces: explain.NewLog(s.Explain), exporter: p.Tracer, instant: epoch.Add}
 	iv.health = newEngineHealth(p.Engine, p.Daemon, log, p.OnEngineDown)
 	iv.completer = &completer{
-		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
+		ctx: flushing, outbox: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored,
 		log: log, observe: iv.observe, wall: time.Now, clock: clock, notify: p.Events, freed: make(chan struct{}, 1),
 		table: delivery.New(delivery.Config{InFlight: s.InFlight, BacklogBytes: s.GPU.BacklogBytes, Events: s.Events}),

@@ -17,16 +17,16 @@ import (
 
 // lease is the token of a run. After the start only the atomic fields and over change.
 type lease struct {
-	device   string
-	kind     sched.StartKind
-	need     gpu.MemoryRequest
-	waited   time.Duration // for the token
-	memory   atomic.Int64  // bytes that the run needs, as far as known
-	measured atomic.Bool   // it was measured
-	transfer *transfer     // that served the run, nil for none
-	hostMB   int           // host memory that its container takes
-	fallback string        // why its memory is only counted; empty if its action asks for that
-	over     bool          // the token is given back; the dispatcher's
+	device    string
+	kind      sched.StartKind
+	need      gpu.MemoryRequest
+	waited    time.Duration // for the token
+	memory    atomic.Int64  // bytes that the run needs, as far as known
+	measured  atomic.Bool   // it was measured
+	transfer  *transfer     // that served the run, nil for none
+	hostMB    int           // host memory that its container takes
+	fallback  string        // why its memory is only counted; empty if its action asks for that
+	tokenFree bool          // the token is given back; the dispatcher's
 }
 
 // transfer is a prefetch, as seen by the runs that it serves.
@@ -80,12 +80,12 @@ func (w *worker) end(ctx context.Context, r *run) {
 // when the memory is known: the run needs no device while logs are read and acks are sent.
 // The worker waits for the goroutine before the run leaves.
 func (w *worker) finish(ctx context.Context, r *run, keep bool) {
-	r.over = make(chan struct{})
+	r.accounted = make(chan struct{})
 	if keep {
 		w.post(answered{r})
 	}
 	go func() {
-		defer w.post(over{run: r, keep: keep, seen: r.over})
+		defer w.post(over{run: r, keep: keep, applied: r.accounted})
 		defer func() {
 			if cause := recover(); cause != nil {
 				w.log.Error("end of a run panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -102,9 +102,9 @@ func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 
 // leave gives a run's container back, and its token if it still has the token.
 func (w *worker) leave(ctx context.Context, e left) {
-	e.run.gone = true
-	if e.run.over != nil {
-		<-e.run.over
+	e.run.hasLeft = true
+	if e.run.accounted != nil {
+		<-e.run.accounted
 	} else {
 		w.end(ctx, e.run)
 	}

@@ -17,14 +17,14 @@ type observer struct {
 	metrics  *Metrics
 	traces   *explain.Log                  // nil: none are kept
 	exporter Tracer                        // nil: no traces are exported
-	at       func(time.Duration) time.Time // an instant of the dispatcher's clock
+	instant  func(time.Duration) time.Time // an instant of the dispatcher's clock
 }
 
 // accepted counts an accepted activation and begins its trace.
 func (o *observer) accepted(p *pending) {
 	o.metrics.accepted.Inc()
 	p.trace.ID, p.trace.Namespace, p.trace.Action = string(p.ActivationID), p.User.Namespace.Name, p.Action.FQN()
-	p.trace.Accepted = o.at(p.accepted)
+	p.trace.Accepted = o.instant(p.accepted)
 	if ms := p.TransID.StartMillis(); ms > 0 {
 		p.trace.Sent = time.UnixMilli(ms)
 	}
@@ -87,7 +87,7 @@ func (o *observer) settled(p *pending) {
 // queued records that an activation enters the queue of the pool or of the GPU scheduler.
 func (o *observer) queued(p *pending, at time.Duration) {
 	if t := p.trace; t.Queued.IsZero() { // it was not queued before
-		t.Queued, t.Kind = o.at(at), p.action.Exec.Kind
+		t.Queued, t.Kind = o.instant(at), p.action.Exec.Kind
 	}
 }
 
@@ -97,7 +97,7 @@ func (o *observer) placed(p *pending, at time.Duration, start, container string)
 		o.metrics.starts.WithLabelValues(start).Inc()
 		o.metrics.wait.Observe((at - p.queued).Seconds())
 	}
-	p.trace.Granted, p.trace.Start, p.trace.Container = o.at(at), start, container
+	p.trace.Granted, p.trace.Start, p.trace.Container = o.instant(at), start, container
 }
 
 func (o *observer) created(r *run, began time.Time, took time.Duration) {
@@ -136,7 +136,7 @@ func (o *observer) runEnded(r *run, now time.Duration) {
 	if l := r.lease; l != nil && t.GPU != nil {
 		t.GPU.Moved, t.GPU.Memory = l.transfer.time(now), l.memory.Load()
 		if l.transfer != nil {
-			t.GPU.MoveStart = o.at(l.transfer.began)
+			t.GPU.MoveStart = o.instant(l.transfer.began)
 		}
 	}
 }

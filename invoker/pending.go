@@ -31,9 +31,9 @@ type pending struct {
 	queued     time.Duration
 	withdrawn  bool          // it is to be given back
 	keep       bool          // it was not taken back, and runs here
-	left       bool          // it is left to the next process: it cannot start before the stop's deadline
+	leftBehind bool          // it is left to the next process: it cannot start before the stop's deadline
 	fallback   string        // why its memory is only counted, where the action lets it be moved
-	came       arrivalCounts // for its trace
+	arrivals   arrivalCounts // for its trace
 	obstacle   *obstacle     // the reason of its wait when it came; nil: it did not wait
 }
 

@@ -50,7 +50,7 @@ func (c *clerk) tick() {
 func newClerk(events bool) *clerk {
 	c := &clerk{}
 	c.completer = &completer{
-		ctx: context.Background(), out: c, records: c, journal: c,
+		ctx: context.Background(), outbox: c, records: c, journal: c,
 		log: slog.New(slog.DiscardHandler), observe: newTestObserver(),
 		wall: func() time.Time { return time.UnixMilli(epoch) }, clock: func() time.Duration { return c.now },
 		freed: make(chan struct{}, 1), table: delivery.New(delivery.Config{InFlight: taken, Events: events}),

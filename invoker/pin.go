@@ -112,12 +112,12 @@ type pins struct {
 	d       *dispatcher
 	events  Events
 	health  *engineHealth
-	all     map[Pin]*pin
+	byPin   map[Pin]*pin
 	waiting map[uint64]*pin // pins that wait for a slot, by their number in the pool
 }
 
 func newPins(d *dispatcher, events Events, health *engineHealth) *pins {
-	return &pins{d: d, events: events, health: health, all: map[Pin]*pin{}, waiting: map[uint64]*pin{}}
+	return &pins{d: d, events: events, health: health, byPin: map[Pin]*pin{}, waiting: map[uint64]*pin{}}
 }
 
 // key returns the pool's key of the container, which no other container has.
@@ -134,10 +134,10 @@ type (
 )
 
 func (e pinContainer) apply(d *dispatcher, now time.Duration) {
-	p := d.pins.all[e.ID]
+	p := d.pins.byPin[e.ID]
 	if p == nil {
 		p = &pin{}
-		d.pins.all[e.ID] = p
+		d.pins.byPin[e.ID] = p
 		p.PinRequest = e.PinRequest
 		d.pins.open(now, p)
 		return
@@ -157,7 +157,7 @@ func (ps *pins) open(now time.Duration, p *pin) {
 }
 
 func (ps *pins) refuse(p *pin, err error) {
-	delete(ps.all, p.ID)
+	delete(ps.byPin, p.ID)
 	ps.events.Notify(PinRefused{p.ID, err})
 }
 
@@ -251,13 +251,13 @@ func (e pinOpened) apply(d *dispatcher, now time.Duration) {
 // reopen requests another container for a pin whose container was lost before it could be
 // used. It is a no-op if the pin has been removed.
 func (ps *pins) reopen(now time.Duration, p *pin) {
-	if ps.all[p.ID] == p {
+	if ps.byPin[p.ID] == p {
 		ps.open(now, p)
 	}
 }
 
 func (e pausePin) apply(d *dispatcher, now time.Duration) {
-	p := d.pins.all[e.id]
+	p := d.pins.byPin[e.id]
 	if p == nil || !p.held(d) { // its loss has been reported
 		return
 	}
@@ -269,11 +269,11 @@ func (e pausePin) apply(d *dispatcher, now time.Duration) {
 }
 
 func (e unpin) apply(d *dispatcher, now time.Duration) {
-	p := d.pins.all[e.id]
+	p := d.pins.byPin[e.id]
 	if p == nil || p.ctr == nil {
 		return
 	}
-	delete(d.pins.all, e.id)
+	delete(d.pins.byPin, e.id)
 	d.pins.drop(now, p)
 }
 
@@ -313,7 +313,7 @@ func (ps *pins) lose(now time.Duration, ctr *actionContainer) {
 	if p.opening { // pinOpened follows and requests another container
 		return
 	}
-	delete(ps.all, p.ID)
+	delete(ps.byPin, p.ID)
 	if pausing {
 		ps.events.Notify(PinPaused{p.ID, false})
 		return
@@ -326,7 +326,7 @@ func (ps *pins) lose(now time.Duration, ctr *actionContainer) {
 // another caller is not suitable.
 func (ps *pins) demand(a *pending) container.Demand {
 	demand := a.demand()
-	p := ps.all[a.Pin]
+	p := ps.byPin[a.Pin]
 	if p == nil || p.opening || !p.held(ps.d) {
 		return demand
 	}
@@ -368,7 +368,7 @@ func (ps *pins) left(now time.Duration, ctr *actionContainer, keep bool) {
 func (ps *pins) adopted(ad adopted) container.Adopted {
 	a := container.Adopted{
 		Key: ad.key, Kind: ad.state.Kind, MemoryMB: ad.state.MemoryMB, Concurrency: max(ad.state.Concurrency, 1),
-		Paused: ad.left.Paused, Idle: max(time.Since(ad.state.Since), 0),
+		Paused: ad.leftover.Paused, Idle: max(time.Since(ad.state.Since), 0),
 	}
 	if ps.events == nil || ad.state.Pin == "" {
 		return a
@@ -379,7 +379,7 @@ func (ps *pins) adopted(ad adopted) container.Adopted {
 	}
 	p := &pin{ctr: ad.ctr, runKey: ad.key, warm: true}
 	p.ID, p.Memo, p.MemoryMB = id, ad.state.Pin, ad.state.MemoryMB
-	ad.ctr.pin, ad.ctr.memo, ps.all[id] = p, p.Memo, p
+	ad.ctr.pin, ad.ctr.memo, ps.byPin[id] = p, p.Memo, p
 	a.Key, a.Kept = id.key(), true
 	return a
 }
@@ -387,7 +387,7 @@ func (ps *pins) adopted(ad adopted) container.Adopted {
 // handOver unpins all initialised containers, so that the next process can adopt those in
 // which nothing runs.
 func (ps *pins) handOver(now time.Duration) {
-	for _, p := range ps.all {
+	for _, p := range ps.byPin {
 		if p.warm && !p.opening && p.held(ps.d) {
 			ps.d.pool.Unpin(now, p.ctr.slot, true)
 		}

@@ -39,7 +39,7 @@ func (c *completer) ack(p *pending, ack activation.Ack) {
 	if c.ctx.Err() != nil {
 		return
 	}
-	err := c.out.Ack(c.ctx, p.Controller, ack, func(err error) {
+	err := c.outbox.Ack(c.ctx, p.Controller, ack, func(err error) {
 		if errors.Is(err, ErrUnsent) {
 			c.log.Warn("ack not sent, its activation is delivered again after a restart", keyActivation, p.ActivationID, "kind", ack.Kind.String(), "error", err)
 			return
@@ -60,7 +60,7 @@ func (c *completer) event(p *pending, r *activation.Record) {
 	if !ok {
 		return
 	}
-	if err := c.out.Event(c.ctx, e); err != nil {
+	if err := c.outbox.Event(c.ctx, e); err != nil {
 		c.log.Warn("send user event", keyActivation, p.ActivationID, "error", err)
 	}
 }

@@ -28,12 +28,12 @@ func refusalText(r activation.Response) string {
 
 // history has the facts that the traces of GPU runs need beyond the GPU scheduler's own.
 type history struct {
-	core    *scheduler.Scheduler
-	granted int            // runs, ever
-	fresh   []*pending     // submitted since the GPU scheduler decided
-	touched []sched.FlowID // had a run started or charged since
-	flows   map[sched.FlowID]*flowHistory
-	of      map[string]int // functions in flows, by namespace
+	core      *scheduler.Scheduler
+	granted   int            // runs, ever
+	fresh     []*pending     // submitted since the GPU scheduler decided
+	touched   []sched.FlowID // had a run started or charged since
+	flows     map[sched.FlowID]*flowHistory
+	functions map[string]int // functions in flows, by namespace
 }
 
 // flowHistory is the observed history of a flow.
@@ -68,7 +68,7 @@ func (h *history) flow(id sched.FlowID) *flowHistory {
 		id = sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}
 		h.flows[id] = f
 		if id.Function != "" {
-			h.of[id.Namespace]++
+			h.functions[id.Namespace]++
 		}
 	}
 	return f
@@ -81,8 +81,8 @@ func (h *history) forget(id sched.FlowID) {
 		return
 	}
 	delete(h.flows, id)
-	if h.of[id.Namespace]--; h.of[id.Namespace] == 0 {
-		delete(h.of, id.Namespace)
+	if h.functions[id.Namespace]--; h.functions[id.Namespace] == 0 {
+		delete(h.functions, id.Namespace)
 		delete(h.flows, sched.FlowID{Namespace: id.Namespace})
 	}
 }
@@ -128,11 +128,11 @@ func (h *history) shared(now time.Duration, id sched.FlowID) *obstacle {
 // submitted begins the GPU part of the trace of an activation.
 func (h *history) submitted(p *pending) {
 	id := flowOf(p)
-	p.came = arrivalCounts{all: uint32(h.granted), own: uint32(h.flow(id).granted)}
+	p.arrivals = arrivalCounts{all: uint32(h.granted), own: uint32(h.flow(id).granted)}
 	if f, ok := h.core.Flow(id); ok {
-		p.came.ahead = uint32(max(0, f.Queued-1))
+		p.arrivals.ahead = uint32(max(0, f.Queued-1))
 	}
-	p.trace.GPU = &explain.GPU{Own: int(p.came.ahead)}
+	p.trace.GPU = &explain.GPU{Own: int(p.arrivals.ahead)}
 	h.fresh = append(h.fresh, p)
 }
 
@@ -161,7 +161,7 @@ func (h *history) observe(now time.Duration, waits map[uint64]*pending) {
 func (r *run) company(runs map[uint64]*run, g *explain.GPU) {
 	by := map[sched.FlowID]int{}
 	for _, other := range runs {
-		if !other.lease.over && other.ctr.gpu.device.Index == r.ctr.gpu.device.Index {
+		if !other.lease.tokenFree && other.ctr.gpu.device.Index == r.ctr.gpu.device.Index {
 			g.Beside++
 			by[flowOf(other.pending)]++
 		}
@@ -179,9 +179,9 @@ func (h *history) started(now time.Duration, r *run, o scheduler.Order, runs map
 	f := h.flow(o.Flow)
 	observe, g := r.completer.observe, r.trace.GPU
 	observe.placed(r.pending, r.queued+o.Waited, o.Start.String(), r.ctr.name)
-	r.trace.Launched, g.Device, g.Simulated = observe.at(now), r.lease.device, r.ctr.gpu.device.Simulated
+	r.trace.Launched, g.Device, g.Simulated = observe.instant(now), r.lease.device, r.ctr.gpu.device.Simulated
 	r.company(runs, g)
-	g.Passed = int(uint32(h.granted) - r.came.all - (uint32(f.granted) - r.came.own))
+	g.Passed = int(uint32(h.granted) - r.arrivals.all - (uint32(f.granted) - r.arrivals.own))
 	obstacle := r.obstacle
 	if f.throttled != nil && f.throttled.since >= r.queued {
 		obstacle = f.throttled
@@ -200,15 +200,15 @@ func (h *history) started(now time.Duration, r *run, o scheduler.Order, runs map
 
 // recorder writes the GPU scheduler's log. A nil one writes nothing.
 type recorder struct {
-	out io.Writer // nil after an error
-	buf []byte
+	file io.Writer // nil after an error
+	buf  []byte
 }
 
 func newRecorder(out io.Writer, cfg scheduler.Config) (*recorder, error) {
 	if out == nil {
 		return nil, nil
 	}
-	r := &recorder{out: out}
+	r := &recorder{file: out}
 	line, err := scheduler.AppendConfig(nil, cfg)
 	if err != nil {
 		return nil, err
@@ -218,13 +218,13 @@ func newRecorder(out io.Writer, cfg scheduler.Config) (*recorder, error) {
 }
 
 func (r *recorder) event(e scheduler.Event) {
-	if r != nil && r.out != nil {
+	if r != nil && r.file != nil {
 		r.write(scheduler.AppendEvent(r.buf[:0], e))
 	}
 }
 
 func (r *recorder) orders(orders []scheduler.Order) {
-	if r != nil && r.out != nil {
+	if r != nil && r.file != nil {
 		r.write(scheduler.AppendOrders(r.buf[:0], orders))
 	}
 }
@@ -234,9 +234,9 @@ func (r *recorder) orders(orders []scheduler.Order) {
 func (r *recorder) write(line []byte, err error) {
 	r.buf = line
 	if err == nil {
-		_, err = r.out.Write(line)
+		_, err = r.file.Write(line)
 	}
 	if err != nil {
-		r.out = nil
+		r.file = nil
 	}
 }

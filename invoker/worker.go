@@ -18,15 +18,15 @@ import (
 // run is one activation in one container, from its start to its leaving.
 type run struct {
 	*pending
-	ctr      *actionContainer
-	start    container.Start
-	resume   bool
-	first    bool          // the container was idle, or is new
-	lease    *lease        // nil in the CPU path
-	begun    bool          // begin was called, and end was not
-	gone     bool          // it has left its container
-	logBytes int64         // reserved for its log
-	over     chan struct{} // closed when the dispatcher has applied over; nil before finish
+	ctr       *actionContainer
+	start     container.Start
+	resume    bool
+	first     bool          // the container was idle, or is new
+	lease     *lease        // nil in the CPU path
+	begun     bool          // begin was called, and end was not
+	hasLeft   bool          // it has left its container
+	logBytes  int64         // reserved for its log
+	accounted chan struct{} // closed when the dispatcher has applied over; nil before finish
 	// answered is whether /run was answered, whatever the answer is.
 	answered bool
 	// unstartable is the response of a run whose action could not be started, if any
@@ -67,7 +67,7 @@ func (w *worker) do(ctx context.Context, r *run) {
 		if cause := recover(); cause != nil {
 			w.log.Error("worker panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		}
-		if !r.gone {
+		if !r.hasLeft {
 			w.leave(ctx, left{run: r})
 		}
 		if ctx.Err() == nil && !again {

@@ -29,9 +29,9 @@ const (
 
 // hostSearch is how far the search for a flow that is short of host memory has come.
 type hostSearch struct {
-	next *list.Element // in the backlog, the flow that is looked at next; nil for the first
-	left int           // flows that were not looked at since the last event but a Tick
-	at   time.Duration // when the search goes on, 0 for never
+	next       *list.Element // in the backlog, the flow that is looked at next; nil for the first
+	unsearched int           // flows that were not looked at since the last event but a Tick
+	resumeAt   time.Duration // when the search goes on, 0 for never
 }
 
 // skip has the search go on behind a flow that leaves the backlog.
@@ -156,7 +156,7 @@ func (s *Scheduler) checkClaim() {
 // findClaim finds the next flow that waits for host memory and for nothing else.
 func (s *Scheduler) findClaim() {
 	h := &s.search
-	h.at = 0
+	h.resumeAt = 0
 	if s.claim != nil || s.backlog.Len() == 0 || s.host.Free >= s.largestHost {
 		return
 	}
@@ -164,20 +164,20 @@ func (s *Scheduler) findClaim() {
 	if len(devices) == 0 {
 		return
 	}
-	for n := 0; n < shortSearch && h.left > 0; n++ {
+	for n := 0; n < shortSearch && h.unsearched > 0; n++ {
 		if h.next == nil {
 			h.next = s.backlog.Front()
 		}
 		f := h.next.Value.(*flow)
 		h.next = h.next.Next()
-		h.left--
+		h.unsearched--
 		if rev := f.next(); !s.affords(rev) && s.policy.State(f.id) == sched.Active && s.lacksOnlyHost(devices, rev) {
 			s.claim = f
 			return
 		}
 	}
-	if h.left > 0 && !busy {
-		h.at = s.now + shortPause
+	if h.unsearched > 0 && !busy {
+		h.resumeAt = s.now + shortPause
 	}
 }
 

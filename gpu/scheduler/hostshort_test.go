@@ -77,8 +77,8 @@ func TestNoSearchWithoutEvents(t *testing.T) {
 		s.take(Event{Kind: Submitted, Invocation: s.n, Function: fn(fmt.Sprint("f", i), gib)})
 	}
 	ticks := 0
-	for s.l.search.at > 0 {
-		s.now = s.l.search.at
+	for s.l.search.resumeAt > 0 {
+		s.now = s.l.search.resumeAt
 		s.take(Event{Kind: Tick})
 		if ticks++; ticks > 500/shortSearch {
 			t.Fatalf("the search goes on after %d ticks", ticks)

@@ -149,7 +149,7 @@ func (s *Scheduler) Take(e Event) {
 		s.tick()
 		return
 	}
-	s.search.left = s.backlog.Len()
+	s.search.unsearched = s.backlog.Len()
 }
 
 // runEvent receives an event about a run.
@@ -272,7 +272,7 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 	sooner(idle, some)
 	sooner(s.timeouts.next())
 	sooner(s.deviceTimeout())
-	sooner(s.search.at, s.search.at > 0)
+	sooner(s.search.resumeAt, s.search.resumeAt > 0)
 	return at, ok
 }
 

@@ -41,8 +41,8 @@ const (
 
 // exchange is the activation of a probe.
 type exchange struct {
-	message json.RawMessage
-	gone    chan struct{} // closed when a container was ordered to end
+	message        json.RawMessage
+	removalOrdered chan struct{} // closed when a container was ordered to end
 
 	leaves  sync.Once
 	mu      sync.Mutex
@@ -61,7 +61,7 @@ func (x *exchange) answer(_ activation.Queue, alive bool) activation.FetchAnswer
 		x.fetched = true
 		return activation.NewFetchAnswer(x.message)
 	}
-	x.leaves.Do(func() { close(x.gone) })
+	x.leaves.Do(func() { close(x.removalOrdered) })
 	return activation.FetchAnswer{Kind: activation.ActionMismatch}
 }
 
@@ -85,7 +85,7 @@ func (i Invoker) probeScheduled(ctx context.Context, action string) (took time.D
 		return 0, fmt.Errorf("action %s: %w", action, err)
 	}
 	m.Action, m.Revision = q.Action, q.Revision
-	x := &exchange{message: m.Encode(), gone: make(chan struct{})}
+	x := &exchange{message: m.Encode(), removalOrdered: make(chan struct{})}
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		return 0, err
@@ -180,7 +180,7 @@ func (i Invoker) awaitUp(ctx context.Context) error {
 // leave blocks until the container fetches once more, or until leaveTime has passed.
 func (x *exchange) leave(ctx context.Context) {
 	select {
-	case <-x.gone:
+	case <-x.removalOrdered:
 	case <-time.After(leaveTime):
 	case <-ctx.Done():
 	}

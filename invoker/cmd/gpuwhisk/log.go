@@ -34,7 +34,7 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 		return slog.New(retry.LimitRepeats(slog.NewTextHandler(w, o)))
 	}
 	o.ReplaceAttr = behindText
-	line := &line{out: w}
+	line := &line{writer: w}
 	return slog.New(retry.LimitRepeats(&whiskHandler{Handler: slog.NewTextHandler(&line.attrs, o), line: line}))
 }
 
@@ -53,9 +53,9 @@ type whiskHandler struct {
 
 // line is shared by all handlers of one logger.
 type line struct {
-	mu    sync.Mutex
-	attrs bytes.Buffer // attributes of the current line
-	out   io.Writer
+	mu     sync.Mutex
+	attrs  bytes.Buffer // attributes of the current line
+	writer io.Writer
 }
 
 // head holds the fields before the message.
@@ -98,7 +98,7 @@ func (h *whiskHandler) Handle(ctx context.Context, r slog.Record) error {
 	}
 	text := fmt.Sprintf("[%s] [%s] [#tid_%s] [%s] %s %s", r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level,
 		cmp.Or(top.tid, "sid_invoker"), cmp.Or(top.class, "Invoker"), message, h.line.attrs.Bytes())
-	_, err := fmt.Fprintln(h.line.out, strings.TrimRight(text, " \n")) // without attributes there is a trailing blank
+	_, err := fmt.Fprintln(h.line.writer, strings.TrimRight(text, " \n")) // without attributes there is a trailing blank
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 
 // gpuHosts knows from their pings which of the named GPU invokers take activations.
 type gpuHosts struct {
-	own   int // this invoker's number, which is never chosen
+	self  int // this invoker's number, which is never chosen
 	clock func() time.Duration
 
 	mu    sync.Mutex
@@ -27,7 +27,7 @@ func newGPUHosts(own int, named []int) *gpuHosts {
 		return nil
 	}
 	began := time.Now()
-	return &gpuHosts{own: own, clock: func() time.Duration { return time.Since(began) }, table: forward.New(named...)}
+	return &gpuHosts{self: own, clock: func() time.Duration { return time.Since(began) }, table: forward.New(named...)}
 }
 
 // heard takes the pings that were read.
@@ -66,12 +66,12 @@ func (h *gpuHosts) choose(namespace, function string) (n int, settled bool, err 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock()
-	if n, ok := h.table.Choose(now, namespace, function, h.own); ok {
+	if n, ok := h.table.Choose(now, namespace, function, h.self); ok {
 		return n, true, nil
 	}
 	var why []string
 	for _, s := range h.table.Statuses(now) {
-		if s.Invoker != h.own {
+		if s.Invoker != h.self {
 			why = append(why, fmt.Sprintf("invoker%d %s", s.Invoker, s.Refuses))
 		}
 	}

@@ -30,7 +30,7 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	m := sink(out)
 	m.gauge("healthy", "1 when /status names no reason against it.", healthy)
 	m.gauge("build_info", "The version that runs; always 1.", 1, label{"version", g.a.Version}, label{"goversion", runtime.Version()})
-	for _, part := range g.a.parts.all {
+	for _, part := range g.a.parts.hooks {
 		if part.gauges != nil {
 			part.gauges(&s, m)
 		}

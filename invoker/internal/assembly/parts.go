@@ -26,14 +26,14 @@ type hooks struct {
 
 // openParts has the hooks of the parts that are open, in the order of opening.
 type openParts struct {
-	all   []hooks
+	hooks []hooks
 	ended bool
 }
 
 func (o *openParts) open(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		h, err := p.open(ctx)
-		o.all = append(o.all, h)
+		o.hooks = append(o.hooks, h)
 		if err != nil {
 			return err
 		}
@@ -49,12 +49,12 @@ func (o *openParts) close(ctx context.Context) error {
 	}
 	o.ended = true
 	var errs []error
-	for _, h := range slices.Backward(o.all) {
+	for _, h := range slices.Backward(o.hooks) {
 		if h.flush != nil {
 			errs = append(errs, h.flush(ctx))
 		}
 	}
-	for _, h := range slices.Backward(o.all) {
+	for _, h := range slices.Backward(o.hooks) {
 		if h.close != nil {
 			errs = append(errs, h.close(ctx))
 		}

@@ -15,14 +15,14 @@ import (
 // or the disk is too slow, with a line in the log, and the invoker goes on. One goroutine
 // writes; it ends with Close.
 type recording struct {
-	path  string
-	file  *os.File
-	log   *slog.Logger
-	lines chan []byte
-	left  int64 // bytes that may be written; the caller's
-	ended bool  // the caller's
-	done  chan struct{}
-	err   error // the goroutine's, then Close's
+	path      string
+	file      *os.File
+	log       *slog.Logger
+	lines     chan []byte
+	remaining int64 // bytes that may be written; the caller's
+	ended     bool  // the caller's
+	done      chan struct{}
+	err       error // the goroutine's, then Close's
 }
 
 // recordingLines is how many lines may wait for the disk: seconds of a busy scheduler.
@@ -38,7 +38,7 @@ func newRecording(path string, size int64, log *slog.Logger) (*recording, error)
 	if err != nil {
 		return nil, fmt.Errorf("open the recording of GPU scheduling (whisk.gpu.record): %w", err)
 	}
-	l := &recording{path: path, file: f, log: log, left: size, lines: make(chan []byte, recordingLines), done: make(chan struct{})}
+	l := &recording{path: path, file: f, log: log, remaining: size, lines: make(chan []byte, recordingLines), done: make(chan struct{})}
 	go l.write()
 	return l, nil
 }
@@ -64,7 +64,7 @@ func (l *recording) Write(line []byte) (int, error) {
 	if l.ended {
 		return 0, errRecordingEnded
 	}
-	if l.left -= int64(len(line)); l.left < 0 {
+	if l.remaining -= int64(len(line)); l.remaining < 0 {
 		l.end("it has the size of whisk.gpu.record-size")
 		return 0, errRecordingEnded
 	}

@@ -82,7 +82,7 @@ func (a *assembly) recordStore() invoker.Records {
 
 // recordSink writes records to a store.
 type recordSink struct {
-	to interface {
+	store interface {
 		PutDocument(ctx context.Context, doc records.Document) error
 	}
 	steps *invoker.StepObserver
@@ -90,7 +90,7 @@ type recordSink struct {
 
 func (s recordSink) Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error {
 	ended := s.steps.Begin("database_saveDocument", 0)
-	return s.to.PutDocument(ctx, records.Document{ID: id, Body: doc, Stored: func(batch int, err error) {
+	return s.store.PutDocument(ctx, records.Document{ID: id, Body: doc, Stored: func(batch int, err error) {
 		ended(err)
 		stored(batch, err)
 	}})

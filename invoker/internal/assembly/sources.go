@@ -25,16 +25,16 @@ type source interface {
 // two pulls one activation ahead. After that the caller of Next pulls from the topic. In
 // scheduler mode there is no topic, and activations arrive only through deliver.
 type sources struct {
-	journal *journal.Journal // nil: there is none
-	log     *slog.Logger
-	topic   source               // nil in scheduler mode
-	left    []journal.Unfinished // by a former process
-	once    sync.Once
-	came    chan pulled
-	life    context.Context
-	end     context.CancelFunc
-	pull    sync.WaitGroup
-	keep    time.Duration
+	journal    *journal.Journal // nil: there is none
+	log        *slog.Logger
+	topic      source               // nil in scheduler mode
+	unfinished []journal.Unfinished // by a former process
+	once       sync.Once
+	incoming   chan pulled
+	life       context.Context
+	end        context.CancelFunc
+	pull       sync.WaitGroup
+	keep       time.Duration
 }
 
 type pulled struct {
@@ -44,13 +44,13 @@ type pulled struct {
 
 // newSources takes a nil topic in scheduler mode.
 func newSources(j *journal.Journal, log *slog.Logger, topic source) *sources {
-	s := &sources{journal: j, log: log, topic: topic, came: make(chan pulled), keep: keepTime}
+	s := &sources{journal: j, log: log, topic: topic, incoming: make(chan pulled), keep: keepTime}
 	s.life, s.end = context.WithCancel(context.Background())
 	if j == nil {
 		return s
 	}
-	if s.left = j.Unfinished(); len(s.left) > 0 {
-		log.Info("activations of a former process wait in the journal", "activations", len(s.left))
+	if s.unfinished = j.Unfinished(); len(s.unfinished) > 0 {
+		log.Info("activations of a former process wait in the journal", "activations", len(s.unfinished))
 	}
 	return s
 }
@@ -62,7 +62,7 @@ func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
 			return invoker.Delivery{}, err
 		}
 	}
-	if s.topic != nil && len(s.left) == 0 {
+	if s.topic != nil && len(s.unfinished) == 0 {
 		return s.fromTopic(ctx)
 	}
 	s.once.Do(func() {
@@ -72,7 +72,7 @@ func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
 		s.pull.Go(s.resume)
 	})
 	select {
-	case p := <-s.came:
+	case p := <-s.incoming:
 		return p.d, p.err
 	case <-ctx.Done():
 		return invoker.Delivery{}, ctx.Err()
@@ -91,7 +91,7 @@ func (s *sources) run() {
 
 // resume emits the activations that an earlier process left in the journal.
 func (s *sources) resume() {
-	for _, l := range s.left {
+	for _, l := range s.unfinished {
 		d, err := resumed(s.journal, l)
 		switch {
 		case errors.Is(err, journal.ErrNoMessage): // Kafka's copy came first
@@ -108,7 +108,7 @@ func (s *sources) resume() {
 // activation.
 func (s *sources) emit(ctx context.Context, p pulled) error {
 	select {
-	case s.came <- p:
+	case s.incoming <- p:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -80,7 +80,7 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 	if a.stopping.Load() {
 		s.because("stopping", "running activations are finished, nothing more is pulled")
 	}
-	for _, part := range slices.Backward(a.parts.all) {
+	for _, part := range slices.Backward(a.parts.hooks) {
 		if part.status != nil {
 			part.status(&s)
 		}

@@ -21,8 +21,8 @@ const (
 // where all backlogs are equal.
 func (t *Table) learn(now time.Duration, c *candidate, since time.Duration) {
 	sum, logSum, n := time.Duration(0), 0.0, 0.0
-	for i := range t.all {
-		if other := &t.all[i]; other.refuses(now) == "" {
+	for i := range t.candidates {
+		if other := &t.candidates[i]; other.refuses(now) == "" {
 			sum += other.Backlog
 			logSum += other.logWeight
 			n++
@@ -37,8 +37,8 @@ func (t *Table) learn(now time.Duration, c *candidate, since time.Duration) {
 	w := c.logWeight - min(since, fresh).Seconds()/learning.Seconds()*excess
 	c.setLogWeight(min(max(w, middle-mostLogWeight), middle+mostLogWeight))
 	if math.Abs(middle) > 1 { // only ratios of weights matter
-		for i := range t.all {
-			t.all[i].setLogWeight(t.all[i].logWeight - middle)
+		for i := range t.candidates {
+			t.candidates[i].setLogWeight(t.candidates[i].logWeight - middle)
 		}
 	}
 }

@@ -47,15 +47,15 @@ type Report struct {
 // candidate is a named invoker.
 type candidate struct {
 	Report
-	at        time.Duration // of the report
-	heard     bool          // there was one
-	weight    float64       // see balance.go
-	logWeight float64       // its logarithm
+	reportedAt time.Duration // of the report
+	heard      bool          // there was one
+	weight     float64       // see balance.go
+	logWeight  float64       // its logarithm
 }
 
 // Table has the latest report of each named invoker.
 type Table struct {
-	all []candidate
+	candidates []candidate
 	// Reports are read since began without a pause, last at read.
 	began, read time.Duration
 	reads       bool // they were read at all
@@ -65,7 +65,7 @@ type Table struct {
 func New(invokers ...int) *Table {
 	t := &Table{}
 	for _, n := range invokers {
-		t.all = append(t.all, candidate{Report: Report{Invoker: n}, weight: 1})
+		t.candidates = append(t.candidates, candidate{Report: Report{Invoker: n}, weight: 1})
 	}
 	return t
 }
@@ -83,11 +83,11 @@ func (t *Table) Read(now time.Duration) {
 
 // Reported takes a report. Reports of invokers that are not named are ignored.
 func (t *Table) Reported(now time.Duration, r Report) {
-	for i := range t.all {
-		if t.all[i].Invoker == r.Invoker {
-			c := &t.all[i]
-			since, known := now-c.at, c.heard
-			c.Report, c.at, c.heard = r, now, true
+	for i := range t.candidates {
+		if t.candidates[i].Invoker == r.Invoker {
+			c := &t.candidates[i]
+			since, known := now-c.reportedAt, c.heard
+			c.Report, c.reportedAt, c.heard = r, now, true
 			if known {
 				t.learn(now, c, since)
 			}
@@ -102,8 +102,8 @@ func (c *candidate) refuses(now time.Duration) string {
 		return "sent no ping"
 	case !c.Enabled:
 		return "is disabled"
-	case now-c.at >= fresh:
-		return fmt.Sprintf("sent no ping for %s", (now - c.at).Round(time.Second))
+	case now-c.reportedAt >= fresh:
+		return fmt.Sprintf("sent no ping for %s", (now - c.reportedAt).Round(time.Second))
 	case !c.GPU:
 		return "has no GPU that can be used"
 	}
@@ -125,9 +125,9 @@ type Status struct {
 
 // Statuses returns the state of each named invoker, in the order of their names.
 func (t *Table) Statuses(now time.Duration) []Status {
-	all := make([]Status, len(t.all))
-	for i := range t.all {
-		c := &t.all[i]
+	all := make([]Status, len(t.candidates))
+	for i := range t.candidates {
+		c := &t.candidates[i]
 		all[i] = Status{c.Invoker, c.refuses(now), c.Backlog.Milliseconds(), math.Round(100*c.weight) / 100}
 	}
 	return all
@@ -139,8 +139,8 @@ func (t *Table) Choose(now time.Duration, namespace, function string, except int
 	var order [choices]choice // the highest scores, highest first
 	n, sum, all := 0, time.Duration(0), time.Duration(0)
 	key := hash(namespace, function)
-	for i := range t.all {
-		c := &t.all[i]
+	for i := range t.candidates {
+		c := &t.candidates[i]
 		if c.Invoker == except || c.refuses(now) != "" {
 			continue
 		}

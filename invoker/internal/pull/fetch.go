@@ -40,7 +40,7 @@ func (p *Puller) fetch(o slot.Order, r Request) {
 		answered = p.emptyHanded(r, answer, err)
 	}
 	p.do(func(now time.Duration) {
-		p.out--
+		p.outstanding--
 		answered(now, o.Slot)
 	})
 }
@@ -132,7 +132,7 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 			p.log.Warn("a pulled activation is left to the next process", "activation", m.ActivationID, "error", err)
 		}
 	}
-	p.do(func(time.Duration) { p.out-- })
+	p.do(func(time.Duration) { p.outstanding-- })
 }
 
 // find blocks until a slot's queue has a leader again, another one or the same.

@@ -15,8 +15,8 @@ const imagePause = 5 * time.Second
 
 // failedImage holds the reason why a container of an image failed.
 type failedImage struct {
-	reason string
-	at     time.Time
+	reason   string
+	failedAt time.Time
 }
 
 // imageFailed handles the ack of a creation whose image could not be used. The caller
@@ -26,7 +26,7 @@ func (p *Puller) imageFailed(o slot.Order) {
 	if err != nil || !a.Exec.Pull {
 		return
 	}
-	maps.DeleteFunc(p.images, func(_ string, f failedImage) bool { return time.Since(f.at) >= imagePause })
+	maps.DeleteFunc(p.images, func(_ string, f failedImage) bool { return time.Since(f.failedAt) >= imagePause })
 	p.images[a.Exec.Image] = failedImage{o.Reason, time.Now()}
 }
 
@@ -37,7 +37,7 @@ func (p *Puller) refusedImage(e activation.Exec) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, failed := p.images[e.Image]
-	if !failed || !e.Pull || time.Since(f.at) >= imagePause {
+	if !failed || !e.Pull || time.Since(f.failedAt) >= imagePause {
 		return ""
 	}
 	return f.reason

@@ -24,29 +24,29 @@ const (
 
 // knownLimits is a cache of namespaces' limits.
 type knownLimits struct {
-	mu  sync.Mutex
-	all map[string]limitsRead
+	mu          sync.Mutex
+	byNamespace map[string]limitsRead
 }
 
 type limitsRead struct {
 	activation.UserLimits
-	at time.Time
+	readAt time.Time
 }
 
 func (k *knownLimits) get(namespace string) (activation.UserLimits, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l, ok := k.all[namespace]
-	return l.UserLimits, ok && time.Since(l.at) < limitsAge
+	l, ok := k.byNamespace[namespace]
+	return l.UserLimits, ok && time.Since(l.readAt) < limitsAge
 }
 
 func (k *knownLimits) put(namespace string, l activation.UserLimits) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.all == nil || len(k.all) >= limitsKept {
-		k.all = map[string]limitsRead{}
+	if k.byNamespace == nil || len(k.byNamespace) >= limitsKept {
+		k.byNamespace = map[string]limitsRead{}
 	}
-	k.all[namespace] = limitsRead{l, time.Now()}
+	k.byNamespace[namespace] = limitsRead{l, time.Now()}
 }
 
 // withLimits calls use with the limits of a namespace. If the limits are cached, it calls

@@ -150,7 +150,7 @@ func (p *Puller) carryOut(o slot.Order) {
 	case slot.Put, slot.Delete:
 		p.change(o)
 	case slot.Fetch:
-		p.out++
+		p.outstanding++
 		r, left := p.request(o), make(chan struct{})
 		r.Sent = sync.OnceFunc(func() { close(left) })
 		p.leaving[o.Slot] = left

@@ -152,25 +152,25 @@ type Puller struct {
 	fetching   context.Context // ends all fetching
 	endFetches context.CancelFunc
 
-	mu        sync.Mutex
-	table     *slot.Table
-	timer     *time.Timer
-	names     map[slot.ID]string // schedulers' names of the containers
-	pulled    map[activation.ID]origin
-	returning map[activation.ID]chan struct{} // closed when the returned activation has ended here
-	done      map[activation.ID][]func()      // confirmations of messages whose creations have no ack yet
-	keys      map[string][]change
-	images    map[string]failedImage
-	leaving   map[slot.ID]chan struct{} // closed when a slot's last fetch has been sent
-	out       int                       // fetches without an answer, or whose activations are not delivered yet
-	quiet     chan struct{}
-	disabled  bool
-	stopping  bool
-	closed    bool   // no work may begin any more
-	unable    string // the reason why no work is possible now
-	noDevice  bool   // no GPU is usable
-	full      bool   // the journal is full
-	stats     Stats
+	mu          sync.Mutex
+	table       *slot.Table
+	timer       *time.Timer
+	names       map[slot.ID]string // schedulers' names of the containers
+	pulled      map[activation.ID]origin
+	returning   map[activation.ID]chan struct{} // closed when the returned activation has ended here
+	done        map[activation.ID][]func()      // confirmations of messages whose creations have no ack yet
+	keys        map[string][]change
+	images      map[string]failedImage
+	leaving     map[slot.ID]chan struct{} // closed when a slot's last fetch has been sent
+	outstanding int                       // fetches without an answer, or whose activations are not delivered yet
+	quiet       chan struct{}
+	disabled    bool
+	stopping    bool
+	closed      bool   // no work may begin any more
+	unable      string // the reason why no work is possible now
+	noDevice    bool   // no GPU is usable
+	full        bool   // the journal is full
+	stats       Stats
 }
 
 // Opened is the outcome of a creation that has a container or a slot. The other outcomes
@@ -254,7 +254,7 @@ func (p *Puller) do(event func(now time.Duration)) {
 		maps.DeleteFunc(p.names, func(id slot.ID, _ string) bool { return !p.table.Has(id) })
 		maps.DeleteFunc(p.leaving, func(id slot.ID, _ chan struct{}) bool { return !p.table.Has(id) })
 	}
-	if p.quiet != nil && p.out == 0 {
+	if p.quiet != nil && p.outstanding == 0 {
 		close(p.quiet)
 		p.quiet = nil
 	}
@@ -330,7 +330,7 @@ func (p *Puller) Stats() Stats {
 	for what, n := range p.stats.Creations {
 		s.Creations[what] = n
 	}
-	s.Slots, s.Out, s.Full, s.Status = p.table.Stats(time.Since(p.began)), p.out, p.full, string(p.health().Status)
+	s.Slots, s.Out, s.Full, s.Status = p.table.Stats(time.Since(p.began)), p.outstanding, p.full, string(p.health().Status)
 	return s
 }
 

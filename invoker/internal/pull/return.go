@@ -9,9 +9,9 @@ import (
 
 // origin is the scheduler and the queue from which an activation was pulled.
 type origin struct {
-	slot  slot.ID
-	queue activation.Queue
-	at    activation.Endpoint
+	slot      slot.ID
+	queue     activation.Queue
+	scheduler activation.Endpoint
 }
 
 // Return returns an activation to the scheduler from which it came or, if that scheduler
@@ -35,7 +35,7 @@ func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool,
 		}
 	}()
 	leader, led, _ := p.ports.Registry.Leader(from.queue)
-	for _, at := range []activation.Endpoint{from.at, leader} {
+	for _, at := range []activation.Endpoint{from.scheduler, leader} {
 		if at == (activation.Endpoint{}) || at == leader && !led {
 			continue
 		}

@@ -31,13 +31,13 @@ const (
 type member struct {
 	instance activation.Instance
 	state    State
-	seen     time.Time // last ping
+	lastPing time.Time // last ping
 	tested   time.Time
 }
 
 // stateAt is the state at a time, which may be long after the last ping.
 func (m *member) stateAt(at time.Time) State {
-	if at.Sub(m.seen) > silence {
+	if at.Sub(m.lastPing) > silence {
 		return Offline
 	}
 	return m.state
@@ -65,7 +65,7 @@ func (p *invokerPool) ping(ping activation.Ping, at time.Time) (test bool) {
 		p.members[ping.Instance.ID] = m
 	}
 	before := m.stateAt(at)
-	m.instance, m.seen = ping.Instance, at
+	m.instance, m.lastPing = ping.Instance, at
 	switch {
 	case !ping.Enabled:
 		m.state = Offline

@@ -32,15 +32,15 @@ func (r *request) authenticate() (err error) {
 const keep = 10 * time.Second
 
 type knownUser struct {
-	user *activation.Identity
-	at   time.Time
+	user   *activation.Identity
+	readAt time.Time
 }
 
 // identity finds the user of a key: uuid and secret, or a namespace for its
 // owner. A namespace contains no colon, so that the two differ.
 func (h *Handler) identity(ctx context.Context, key ...string) (*activation.Identity, error) {
 	name := strings.Join(key, ":")
-	if k, ok := h.known.Load(name); ok && time.Since(k.(knownUser).at) < keep {
+	if k, ok := h.known.Load(name); ok && time.Since(k.(knownUser).readAt) < keep {
 		return k.(knownUser).user, nil
 	}
 	user, err := h.DB.Identity(ctx, key...)

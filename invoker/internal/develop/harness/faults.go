@@ -12,10 +12,10 @@ type Fault func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 // Faults injects faults in front of a server; see Proxy.
 type Faults struct {
-	mu   sync.Mutex
-	part string // requests with this part in their path are spoilt
-	do   Fault
-	left int // number of requests that will still be spoilt
+	mu        sync.Mutex
+	part      string // requests with this part in their path are spoilt
+	fault     Fault
+	remaining int // number of requests that will still be spoilt
 }
 
 // Always is more requests than any test makes.
@@ -36,7 +36,7 @@ func (f *Faults) Wrap(next http.Handler) http.Handler {
 func (f *Faults) Strike(part string, times int, do Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.part, f.left, f.do = part, times, do
+	f.part, f.remaining, f.fault = part, times, do
 }
 
 // Clear ends the fault.
@@ -45,18 +45,18 @@ func (f *Faults) Clear() { f.Strike("", 0, nil) }
 func (f *Faults) aimedAt(r *http.Request) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.left == 0 || !strings.Contains(r.URL.Path, f.part) {
+	if f.remaining == 0 || !strings.Contains(r.URL.Path, f.part) {
 		return nil
 	}
-	f.left--
-	return f.do
+	f.remaining--
+	return f.fault
 }
 
 // Remaining returns the number of requests that will still be spoilt.
 func (f *Faults) Remaining() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.left
+	return f.remaining
 }
 
 // AnswerStatus answers with a status and an error document, as CouchDB does.

@@ -84,12 +84,12 @@ type gpuHost struct {
 }
 
 type dueHost struct {
-	at            time.Duration
+	due           time.Duration
 	host, version int
 }
 
 // Before orders hosts by their next event.
-func (d dueHost) Before(e dueHost) bool { return d.at < e.at || d.at == e.at && d.host < e.host }
+func (d dueHost) Before(e dueHost) bool { return d.due < e.due || d.due == e.due && d.host < e.host }
 
 type forwardedCall struct {
 	host  int
@@ -142,21 +142,21 @@ func (s *forwarding) report(n int, backlog time.Duration) {
 func (s *forwarding) loop() error {
 	arrivals := s.cfg.Workload.Arrivals
 	for arrived := 0; s.ended < len(arrivals); {
-		at := s.events[0].at // there is always a pending ping
+		at := s.events[0].due // there is always a pending ping
 		if arrived < len(arrivals) {
 			at = min(at, arrivals[arrived].At)
 		}
 		if len(s.due) > 0 {
-			at = min(at, s.due[0].at)
+			at = min(at, s.due[0].due)
 		}
 		if at > s.cfg.Workload.Horizon+s.cfg.Server.Drain {
 			return fmt.Errorf("%d of %d activations are left", len(arrivals)-s.ended, len(arrivals))
 		}
 		s.now = max(at, s.now)
-		for len(s.events) > 0 && s.events[0].at <= s.now {
-			heap.Pop(&s.events).(event).do()
+		for len(s.events) > 0 && s.events[0].due <= s.now {
+			heap.Pop(&s.events).(event).run()
 		}
-		for len(s.due) > 0 && s.due[0].at <= s.now {
+		for len(s.due) > 0 && s.due[0].due <= s.now {
 			d := heap.Pop(&s.due).(dueHost)
 			if h := s.hosts[d.host]; d.version == h.version {
 				if err := s.step(d.host); err != nil {

@@ -110,7 +110,7 @@ func (s *simulation) loop() error {
 		}
 	}
 	for s.result.Ended+s.result.Failed < len(s.calls) {
-		at := s.events[0].at // there is always a pending tick
+		at := s.events[0].due // there is always a pending tick
 		if arrived < len(s.calls) {
 			at = min(at, s.calls[arrived].At)
 		}
@@ -131,8 +131,8 @@ func (s *simulation) loop() error {
 		for ; arrived < len(s.calls) && s.calls[arrived].At <= s.now; arrived++ {
 			s.arrive(arrived)
 		}
-		for len(s.events) > 0 && s.events[0].at <= s.now {
-			heap.Pop(&s.events).(event).do()
+		for len(s.events) > 0 && s.events[0].due <= s.now {
+			heap.Pop(&s.events).(event).run()
 		}
 		for _, h := range s.hosts {
 			if err := h.step(); err != nil {
@@ -174,10 +174,10 @@ func (s *simulation) after(d time.Duration, do func()) {
 }
 
 type event struct {
-	at  time.Duration
+	due time.Duration
 	seq int
-	do  func()
+	run func()
 }
 
 // Before orders events by time, and simultaneous events by their scheduling.
-func (e event) Before(f event) bool { return e.at < f.at || e.at == f.at && e.seq < f.seq }
+func (e event) Before(f event) bool { return e.due < f.due || e.due == f.due && e.seq < f.seq }

@@ -30,26 +30,26 @@ type gpuContainer struct {
 	cgroupLimit int64
 
 	// Mover.mu guards the rest.
-	firstReport chan struct{}     // closed when the first process reports
-	connected   bool              // firstReport is closed
-	unhooked    bool              // a run has waited for the first process without one
-	assumed     bool              // its reservation counts as its use
-	rejoins     time.Time         // an adopted container is waited for until then; zero: it was made here
-	moved       bool              // there was an order since the last run's end
-	complained  bool              // of an order that was not carried out whole
-	usage       map[int]gpu.Usage // reported by processes
-	over        bool              // that it uses too much was reported
-	runs        int               // begun and not ended
-	ended       int               // of its runs
-	promised    int64             // largest reservation of a run
-	allowed     int64             // bytes that the last message allowed its processes
-	granted     int64             // part of allowed that they may take without a question
-	reporting   map[int]bool      // processes that report their usage; true: silent now
-	seen        map[int]int64     // bytes of processes that only NVML lists
-	beside      map[int]beside    // memory of reporting processes beyond their reports
-	listing     map[int]observed  // NVML's last list
-	unlisted    lastReadings      // memory that is neither listed nor reported
-	beyondLimit int               // readings in a row
+	firstReport  chan struct{}     // closed when the first process reports
+	connected    bool              // firstReport is closed
+	unhooked     bool              // a run has waited for the first process without one
+	assumed      bool              // its reservation counts as its use
+	rejoins      time.Time         // an adopted container is waited for until then; zero: it was made here
+	moved        bool              // there was an order since the last run's end
+	complained   bool              // of an order that was not carried out whole
+	usage        map[int]gpu.Usage // reported by processes
+	overReported bool              // that it uses too much was reported
+	runs         int               // begun and not ended
+	ended        int               // of its runs
+	promised     int64             // largest reservation of a run
+	allowed      int64             // bytes that the last message allowed its processes
+	granted      int64             // part of allowed that they may take without a question
+	reporting    map[int]bool      // processes that report their usage; true: silent now
+	listedOnly   map[int]int64     // bytes of processes that only NVML lists
+	beside       map[int]beside    // memory of reporting processes beyond their reports
+	listing      map[int]observed  // NVML's last list
+	unlisted     lastReadings      // memory that is neither listed nor reported
+	beyondLimit  int               // readings in a row
 }
 
 // noShim reports whether no shim is loaded into the container's processes.
@@ -64,7 +64,7 @@ func (m *Mover) setMoved(b *gpuContainer, moved bool) {
 func newContainer(name string, device gpu.Device) *gpuContainer {
 	return &gpuContainer{
 		name: name, device: device, firstReport: make(chan struct{}),
-		reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, seen: map[int]int64{}, beside: map[int]beside{},
+		reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, listedOnly: map[int]int64{}, beside: map[int]beside{},
 	}
 }
 
@@ -109,7 +109,7 @@ func (m *Mover) reportsMemory(b *gpuContainer) bool {
 func (m *Mover) assume(b *gpuContainer, need gpu.MemoryRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(b.seen) > 0 {
+	if len(b.listedOnly) > 0 {
 		return // NVML lists its memory
 	}
 	b.assumed = true
@@ -178,7 +178,7 @@ func (e events) Usage(name string, pid int, u gpu.Usage) {
 		close(b.firstReport)
 	}
 	e.m.known(b)
-	delete(b.seen, pid) // the report below takes its place
+	delete(b.listedOnly, pid) // the report below takes its place
 	before := b.usage[pid]
 	b.usage[pid], b.reporting[pid] = u, false
 	e.m.uncharge(b, pid, before, u)
@@ -207,8 +207,8 @@ func (e events) Exited(name string, pid int) {
 
 // unseen ends the charge for memory that was seen of a process. The caller holds m.mu.
 func (m *Mover) unseen(b *gpuContainer, pid int) {
-	if _, listed := b.seen[pid]; listed {
-		delete(b.seen, pid)
+	if _, listed := b.listedOnly[pid]; listed {
+		delete(b.listedOnly, pid)
 		m.report(gpu.MemoryReport{Container: b.name, PID: pid, Exited: true})
 	}
 }

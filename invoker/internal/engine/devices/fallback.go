@@ -35,9 +35,9 @@ type CountOnlyActions struct {
 	path string // empty: they are forgotten with the process
 	log  *slog.Logger
 
-	mu  sync.Mutex
-	all map[string]Fallback
-	own map[string]bool // actions that failed on probation, too: it was their own fault
+	mu       sync.Mutex
+	byAction map[string]Fallback
+	ownFault map[string]bool // actions that failed on probation, too: it was their own fault
 
 	disk sync.Mutex // held while the file is written; never with mu
 }
@@ -45,7 +45,7 @@ type CountOnlyActions struct {
 // OpenFallbacks reads the file of an earlier process. A file that cannot be read is renamed,
 // and its contents are found out again.
 func OpenFallbacks(path string, log *slog.Logger) *CountOnlyActions {
-	f := &CountOnlyActions{path: path, log: log, all: map[string]Fallback{}, own: map[string]bool{}}
+	f := &CountOnlyActions{path: path, log: log, byAction: map[string]Fallback{}, ownFault: map[string]bool{}}
 	if path == "" {
 		return f
 	}
@@ -61,7 +61,7 @@ func OpenFallbacks(path string, log *slog.Logger) *CountOnlyActions {
 		_ = os.Rename(path, path+".bad")
 	}
 	for _, one := range list {
-		f.all[one.Action] = one
+		f.byAction[one.Action] = one
 	}
 	return f
 }
@@ -80,7 +80,7 @@ func ReadFallbacks(data []byte) ([]Fallback, error) {
 func (f *CountOnlyActions) Reason(action string) (why string, fell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	one, fell := f.all[action]
+	one, fell := f.byAction[action]
 	return one.Reason, fell
 }
 
@@ -89,14 +89,14 @@ func (f *CountOnlyActions) Reason(action string) (why string, fell bool) {
 func (f *CountOnlyActions) Add(action, reason string, weak bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	one, known := f.all[action]
-	if known && (weak || !one.Probation) || weak && f.own[action] {
+	one, known := f.byAction[action]
+	if known && (weak || !one.Probation) || weak && f.ownFault[action] {
 		return false
 	}
-	if !known && len(f.all) >= maxFallbacks {
-		delete(f.all, f.sorted()[0].Action)
+	if !known && len(f.byAction) >= maxFallbacks {
+		delete(f.byAction, f.sorted()[0].Action)
 	}
-	f.all[action] = Fallback{Action: action, Reason: reason, Since: time.Now().UTC().Truncate(time.Second), Probation: weak}
+	f.byAction[action] = Fallback{Action: action, Reason: reason, Since: time.Now().UTC().Truncate(time.Second), Probation: weak}
 	return true
 }
 
@@ -104,12 +104,12 @@ func (f *CountOnlyActions) Add(action, reason string, weak bool) bool {
 func (f *CountOnlyActions) Passed(action string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	one := f.all[action]
+	one := f.byAction[action]
 	if !one.Probation {
 		return false
 	}
 	one.Probation = false
-	f.all[action] = one
+	f.byAction[action] = one
 	return true
 }
 
@@ -118,14 +118,14 @@ func (f *CountOnlyActions) Passed(action string) bool {
 func (f *CountOnlyActions) Failed(action string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.all[action].Probation {
+	if !f.byAction[action].Probation {
 		return false
 	}
-	delete(f.all, action)
-	if len(f.own) >= maxFallbacks {
-		clear(f.own)
+	delete(f.byAction, action)
+	if len(f.ownFault) >= maxFallbacks {
+		clear(f.ownFault)
 	}
-	f.own[action] = true
+	f.ownFault[action] = true
 	return true
 }
 
@@ -133,15 +133,15 @@ func (f *CountOnlyActions) Failed(action string) bool {
 // next containers follow their annotations.
 func (f *CountOnlyActions) Clear(action string) int {
 	f.mu.Lock()
-	n := len(f.all)
+	n := len(f.byAction)
 	if action == "" {
-		clear(f.all)
-		clear(f.own)
+		clear(f.byAction)
+		clear(f.ownFault)
 	} else {
-		delete(f.all, action)
-		delete(f.own, action)
+		delete(f.byAction, action)
+		delete(f.ownFault, action)
 	}
-	n -= len(f.all)
+	n -= len(f.byAction)
 	f.mu.Unlock()
 	if n > 0 {
 		f.Save()
@@ -158,7 +158,7 @@ func (f *CountOnlyActions) List() []Fallback {
 
 // sorted needs mu.
 func (f *CountOnlyActions) sorted() []Fallback {
-	list := slices.AppendSeq([]Fallback{}, maps.Values(f.all))
+	list := slices.AppendSeq([]Fallback{}, maps.Values(f.byAction))
 	slices.SortFunc(list, func(a, b Fallback) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Action, b.Action))
 	})

@@ -28,8 +28,8 @@ func (b *gpuContainer) overByReport() string {
 		sum += u.Allocated
 		pinned += u.Pinned
 	}
-	if b.host > 0 && pinned > b.host+slack && !b.over {
-		b.over = true
+	if b.host > 0 && pinned > b.host+slack && !b.overReported {
+		b.overReported = true
 		return fmt.Sprintf("The action has pinned %s of host memory, more than its memory limit of %s (limits, key memory).",
 			activation.Size(pinned), activation.Size(b.host))
 	}
@@ -149,10 +149,10 @@ func (m *Mover) reportOver(b *gpuContainer, over string) {
 }
 
 func (b *gpuContainer) beyond(sum, allowed int64) string {
-	if b.limit == 0 || b.over || sum <= allowed {
+	if b.limit == 0 || b.overReported || sum <= allowed {
 		return ""
 	}
-	b.over = true
+	b.overReported = true
 	return fmt.Sprintf("The action held %s of GPU memory, more than its limit of %s (annotation gpu, key limit, or whisk.gpu.limits).",
 		activation.Size(sum), activation.Size(b.limit))
 }
@@ -177,12 +177,12 @@ const unlistedPID = math.MinInt32
 func (m *Mover) uncharge(b *gpuContainer, pid int, before, now gpu.Usage) {
 	key := min(pid, shimctl.Outside)
 	m.lower(b, hiddenPID(key), b.hidden(key, b.listing[key].bytes, m.options.Context))
-	m.lower(b, unlistedPID, b.seen[unlistedPID]-max(0, now.Allocated-now.Plain-(before.Allocated-before.Plain)))
+	m.lower(b, unlistedPID, b.listedOnly[unlistedPID]-max(0, now.Allocated-now.Plain-(before.Allocated-before.Plain)))
 }
 
 // lower lowers the memory that was seen to so many bytes. The caller holds m.mu.
 func (m *Mover) lower(b *gpuContainer, pid int, bytes int64) {
-	switch before, seen := b.seen[pid]; {
+	switch before, seen := b.listedOnly[pid]; {
 	case !seen || bytes >= before:
 	case bytes <= 0:
 		m.unseen(b, pid)
@@ -194,10 +194,10 @@ func (m *Mover) lower(b *gpuContainer, pid int, bytes int64) {
 // charged reports bytes that are seen and not reported. The caller holds
 // m.mu.
 func (m *Mover) charged(b *gpuContainer, pid int, bytes int64) {
-	if before, known := b.seen[pid]; known && max(before-bytes, bytes-before) < minChange {
+	if before, known := b.listedOnly[pid]; known && max(before-bytes, bytes-before) < minChange {
 		return
 	}
-	b.seen[pid] = bytes
+	b.listedOnly[pid] = bytes
 	m.report(gpu.MemoryReport{Container: b.name, PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}})
 }
 
@@ -330,7 +330,7 @@ func (e events) Wants(name string) {
 // limit and this container more than its grant, or without a shim more than its
 // reservation, if they do. The caller holds m.mu.
 func (b *gpuContainer) overTenant(running []*gpuContainer, context int64) string {
-	if b.tenant == "" || b.over || b.runs == 0 {
+	if b.tenant == "" || b.overReported || b.runs == 0 {
 		return ""
 	}
 	own := b.counted(context)
@@ -342,7 +342,7 @@ func (b *gpuContainer) overTenant(running []*gpuContainer, context int64) string
 	if all <= b.most || own <= granted {
 		return ""
 	}
-	b.over = true
+	b.overReported = true
 	return fmt.Sprintf("The running actions of the namespace %s held %s of GPU memory together, more than its limit of %s (whisk.gpu.namespace-limits).",
 		b.tenant, activation.Size(all), activation.Size(b.most))
 }
@@ -370,7 +370,7 @@ func (b *gpuContainer) others(running []*gpuContainer, of func(*gpuContainer) in
 func (b *gpuContainer) counted(context int64) int64 {
 	sum := b.total(context)
 	for key, learned := range b.beside {
-		sum -= min(b.seen[hiddenPID(key)], max(learned.bytes-context-unreportedBytes, 0))
+		sum -= min(b.listedOnly[hiddenPID(key)], max(learned.bytes-context-unreportedBytes, 0))
 	}
 	return sum
 }
@@ -381,7 +381,7 @@ func (b *gpuContainer) total(context int64) (sum int64) {
 	for _, u := range b.usage {
 		sum = min(sum+u.Allocated, maxUsed)
 	}
-	for pid, bytes := range b.seen {
+	for pid, bytes := range b.listedOnly {
 		if pid > 0 { // a context is part of it
 			bytes = max(bytes-context-unreportedBytes, 0)
 		}

@@ -149,7 +149,7 @@ func TestByteBesideTheLimit(t *testing.T) {
 		over  bool
 	}{{1, false}, {2, false}, {3, true}} {
 		for _, u := range []gpu.Usage{{Allocated: c.bytes}, {Pinned: c.bytes}} {
-			b.over = false
+			b.overReported = false
 			b.usage = map[int]gpu.Usage{1: {Allocated: 10 * mib, Pinned: 10 * mib}, 2: u}
 			check.Equal(t, b.overByReport() != "", c.over, "%+v", u)
 		}

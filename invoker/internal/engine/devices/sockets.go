@@ -94,7 +94,7 @@ func (m *Mover) Assume(name string, u gpu.Usage) (gpu.MemoryReport, bool) {
 	}
 	b.moved = true // the last order of the previous process is not known
 	b.rejoins = time.Now().Add(m.options.rejoinTime)
-	if b.connected || len(b.seen) > 0 {
+	if b.connected || len(b.listedOnly) > 0 {
 		return gpu.MemoryReport{}, false // a process was faster
 	}
 	b.assumed = true

@@ -171,7 +171,7 @@ func (m *Mover) charge(b *gpuContainer, found map[int]observed, unlisted int64) 
 		m.reportOver(b, over)
 	}
 	m.allot(b)
-	for pid := range b.seen {
+	for pid := range b.listedOnly {
 		if pid == unlistedPID {
 			continue
 		}

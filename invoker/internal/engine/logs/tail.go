@@ -185,22 +185,22 @@ func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.
 
 // reading is one collection under way.
 type reading struct {
-	source    Source
-	waits     Waits
-	req       container.LogRequest
-	collector *Collector
-	buf       []byte // buf[at:] is unread
-	at        int
-	skipping  bool // inside a line beyond maxLine
-	over      bool // the source has ended
-	began     time.Time
-	lastNews  time.Time
-	poll      time.Duration
-	chunk     int
-	arrived   int64       // bytes read from the source
-	extended  int64       // arrived, when the total time limit last began anew
-	reserved  bool        // memory for the whole log
-	limit     *time.Timer // ends a collection that hangs; nil: none
+	source      Source
+	waits       Waits
+	req         container.LogRequest
+	collector   *Collector
+	buf         []byte // buf[at:] is unread
+	at          int
+	skipping    bool // inside a line beyond maxLine
+	sourceEnded bool // the source has ended
+	began       time.Time
+	lastNews    time.Time
+	poll        time.Duration
+	chunk       int
+	arrived     int64       // bytes read from the source
+	extended    int64       // arrived, when the total time limit last began anew
+	reserved    bool        // memory for the whole log
+	limit       *time.Timer // ends a collection that hangs; nil: none
 }
 
 func newReading(t *Tail, req container.LogRequest, began time.Time) *reading {
@@ -230,7 +230,7 @@ func (r *reading) run(ctx context.Context) {
 			continue
 		}
 		left := time.Until(r.deadline())
-		if r.over || left <= 0 {
+		if r.sourceEnded || left <= 0 {
 			r.giveUp()
 			return
 		}
@@ -335,7 +335,7 @@ func (r *reading) await(ctx context.Context) {
 func (r *reading) fill(ctx context.Context) bool {
 	if r.reserve(ctx) != nil { // the work has ended
 		r.collector.lose()
-		r.over = true
+		r.sourceEnded = true
 		return false
 	}
 	if r.at > 0 {
@@ -356,10 +356,10 @@ func (r *reading) fill(ctx context.Context) bool {
 		r.lastNews = time.Now()
 		return true
 	case errors.Is(err, io.EOF):
-		r.over = true
+		r.sourceEnded = true
 	case err != nil:
 		r.collector.lose()
-		r.over = true
+		r.sourceEnded = true
 	}
 	if n > 0 {
 		r.lastNews, r.poll = time.Now(), firstPoll

@@ -63,13 +63,13 @@ func (o *Writer) Close() error {
 // form as Docker. A line longer than maxPiece is split, and only its last piece has a
 // line feed.
 type Stream struct {
-	name string
-	out  *Writer
-	rest []byte // of a line
+	name   string
+	writer *Writer
+	rest   []byte // of a line
 }
 
 // Stream returns a writer for one of the container's streams, stdout or stderr.
-func (o *Writer) Stream(name string) *Stream { return &Stream{name: name, out: o} }
+func (o *Writer) Stream(name string) *Stream { return &Stream{name: name, writer: o} }
 
 // Write never fails: the process must not notice that its log is incomplete.
 func (s *Stream) Write(text []byte) (int, error) {
@@ -84,7 +84,7 @@ func (s *Stream) Write(text []byte) (int, error) {
 			}
 			n = maxPiece
 		}
-		s.out.write(s.name, rest[:n])
+		s.writer.write(s.name, rest[:n])
 		done += n
 	}
 	s.rest = s.rest[:copy(s.rest, s.rest[done:])]
@@ -94,7 +94,7 @@ func (s *Stream) Write(text []byte) (int, error) {
 // End gives text at the end the line feed that it lacks.
 func (s *Stream) End() {
 	if len(s.rest) > 0 {
-		s.out.write(s.name, append(s.rest, '\n'))
+		s.writer.write(s.name, append(s.rest, '\n'))
 		s.rest = nil
 	}
 }

@@ -24,7 +24,7 @@ type child struct {
 	limit   int64 // of memory in bytes; 0: none
 	pid     int   // of the leader, and of its process group and session
 	cmd     *exec.Cmd
-	out     *logs.Writer
+	output  *logs.Writer
 	streams [2]*logs.Stream // its stdout and stderr
 	tail    *logs.Tail
 	ended   chan struct{} // closed when the leader has ended

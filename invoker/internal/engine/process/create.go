@@ -172,7 +172,7 @@ func (e *Engine) start(c *child, cmd *exec.Cmd) error {
 	if err := e.starter.start(cmd); err != nil {
 		return errors.Join(err, out.Close(), log.Close())
 	}
-	c.pid, c.cmd, c.out = cmd.Process.Pid, cmd, out
+	c.pid, c.cmd, c.output = cmd.Process.Pid, cmd, out
 	limitFiles(c.pid)
 	c.tail = logs.NewTail(log, e.options.LogWaits)
 	c.wg.Go(func() { e.await(c) })

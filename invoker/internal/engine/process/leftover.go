@@ -58,15 +58,15 @@ func withMarker(marker string, tries *retries) []int {
 // not report. All processes of a search share the retries, so a process that hides its
 // environment forever cannot delay the search for long.
 type retries struct {
-	left  int
-	pause time.Duration
+	remaining int
+	pause     time.Duration
 }
 
-func newRetries() *retries { return &retries{left: 1000, pause: time.Millisecond} }
+func newRetries() *retries { return &retries{remaining: 1000, pause: time.Millisecond} }
 
 // wait pauses, and reports whether another try is allowed.
 func (p *retries) wait() bool {
-	if p.left--; p.left < 0 {
+	if p.remaining--; p.remaining < 0 {
 		return false
 	}
 	<-time.After(p.pause)

@@ -98,7 +98,7 @@ func (e *Engine) end(c *child) error {
 // free frees the resources of a container after its processes have ended.
 func (e *Engine) free(c *child) error {
 	c.wg.Wait()
-	errs := []error{killByMarker(c.id), c.out.Close(), c.tail.Close()}
+	errs := []error{killByMarker(c.id), c.output.Close(), c.tail.Close()}
 	if err := os.RemoveAll(c.dir); err != nil {
 		errs = append(errs, fmt.Errorf("delete files of process %s: %w", c.id, err))
 	}

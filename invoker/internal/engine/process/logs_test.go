@@ -48,7 +48,7 @@ func TestLogLargerThanItsFiles(t *testing.T) {
 	c := f.find(h.ID)
 	for _, line := range []string{"first\n", "deleted\n", "older\n", "old\n"} {
 		_, _ = c.streams[0].Write([]byte(line))
-		check.NoError(t, c.out.Rotate())
+		check.NoError(t, c.output.Rotate())
 	}
 	f.mustRun(h.Addr, wish{Stdout: "last\n"})
 	got := f.Logs(t.Context(), h.ID, request())

@@ -27,21 +27,21 @@ type sweeper struct {
 	remove func(ctx context.Context, idOrName string) error
 	spawn  func(f func()) bool
 
-	mu   sync.Mutex
-	left map[string]bool
-	back chan struct{} // closed when the daemon is back, and replaced
+	mu        sync.Mutex
+	remaining map[string]bool
+	back      chan struct{} // closed when the daemon is back, and replaced
 }
 
 func newSweeper(remove func(context.Context, string) error, spawn func(func()) bool) *sweeper {
-	return &sweeper{remove: remove, spawn: spawn, left: map[string]bool{}, back: make(chan struct{})}
+	return &sweeper{remove: remove, spawn: spawn, remaining: map[string]bool{}, back: make(chan struct{})}
 }
 
 // add removes a container in the background until the removal succeeds or ctx ends.
 func (s *sweeper) add(ctx context.Context, idOrName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.left[idOrName] {
-		s.left[idOrName] = s.spawn(func() { s.sweep(ctx, idOrName) })
+	if !s.remaining[idOrName] {
+		s.remaining[idOrName] = s.spawn(func() { s.sweep(ctx, idOrName) })
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *sweeper) sweep(ctx context.Context, idOrName string) {
 		if s.remove(ctx, idOrName) == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			delete(s.left, idOrName)
+			delete(s.remaining, idOrName)
 			return
 		}
 	}

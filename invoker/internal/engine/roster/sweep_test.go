@@ -45,6 +45,6 @@ func TestSweeperPauses(t *testing.T) {
 		check.Equal(t, tries.Load(), before+1, "not tried when the daemon was back")
 		end()
 		wg.Wait()
-		check.That(t, maps.Equal(s.left, map[string]bool{"a": true}), "left: %v", s.left)
+		check.That(t, maps.Equal(s.remaining, map[string]bool{"a": true}), "left: %v", s.remaining)
 	})
 }

@@ -25,13 +25,13 @@ type StatsDConfig struct {
 // flush, gauges as their values, histograms as one value and its frequency for each
 // bucket with new samples. Metrics that are sent while the agent is away are lost.
 type StatsD struct {
-	c      StatsDConfig
-	of     Gatherer
-	last   map[string]*dto.Metric // counters and histograms at the previous flush, by name
-	conn   net.Conn
-	dialed time.Time
-	stop   context.CancelFunc
-	done   chan struct{}
+	c        StatsDConfig
+	gatherer Gatherer
+	last     map[string]*dto.Metric // counters and histograms at the previous flush, by name
+	conn     net.Conn
+	dialed   time.Time
+	stop     context.CancelFunc
+	done     chan struct{}
 }
 
 // Limits of the look-up of the agent's address and of a write, and the time after which
@@ -44,7 +44,7 @@ const (
 
 // NewStatsD starts a goroutine that sends metrics until Close.
 func NewStatsD(c StatsDConfig, of Gatherer) *StatsD {
-	s := &StatsD{c: c, of: of, last: map[string]*dto.Metric{}, done: make(chan struct{})}
+	s := &StatsD{c: c, gatherer: of, last: map[string]*dto.Metric{}, done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	go s.run(ctx)
@@ -82,9 +82,9 @@ func (s *StatsD) flush() {
 	if !s.dial() {
 		return
 	}
-	ours, _ := s.of.Of.Gather() // families that come with an error are valid
+	ours, _ := s.gatherer.Of.Gather() // families that come with an error are valid
 	var packet []byte
-	for _, line := range s.lines(s.of.translate(ours)) {
+	for _, line := range s.lines(s.gatherer.translate(ours)) {
 		if len(packet) > 0 && len(packet)+1+len(line) > s.c.Packet {
 			s.send(packet)
 			packet = packet[:0]

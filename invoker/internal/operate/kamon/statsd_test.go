@@ -17,13 +17,13 @@ import (
 // lines of a StatsD that sends nowhere.
 func lines(t *testing.T, s *StatsD) []string {
 	t.Helper()
-	ours, err := s.of.Of.Gather()
+	ours, err := s.gatherer.Of.Gather()
 	check.NoError(t, err)
-	return s.lines(s.of.translate(ours))
+	return s.lines(s.gatherer.translate(ours))
 }
 
 func silent(of Gatherer) *StatsD {
-	return &StatsD{c: StatsDConfig{Service: "openwhisk-statsd", Host: "invoker0", Packet: 1024}, of: of, last: map[string]*dto.Metric{}}
+	return &StatsD{c: StatsDConfig{Service: "openwhisk-statsd", Host: "invoker0", Packet: 1024}, gatherer: of, last: map[string]*dto.Metric{}}
 }
 
 func TestStatsDNames(t *testing.T) {

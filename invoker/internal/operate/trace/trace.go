@@ -49,7 +49,7 @@ type Tracer struct {
 	done     chan struct{} // the goroutine has ended
 	provider *sdk.TracerProvider
 	tracer   api.Tracer
-	out      *exporter
+	exporter *exporter
 	dropped  atomic.Int64
 }
 
@@ -77,12 +77,12 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Tracer, error) {
 	}
 	t := &Tracer{
 		queue: make(chan ended, queueCapacity), stop: make(chan struct{}), done: make(chan struct{}),
-		out: newExporter(client, log),
+		exporter: newExporter(client, log),
 	}
 	// The processor blocks while the receiver is slow. So only our own queue can
 	// overflow, and it drops whole traces and counts them.
 	t.provider = sdk.NewTracerProvider(sdk.WithResource(process),
-		sdk.WithSpanProcessor(sdk.NewBatchSpanProcessor(t.out, sdk.WithBlocking())))
+		sdk.WithSpanProcessor(sdk.NewBatchSpanProcessor(t.exporter, sdk.WithBlocking())))
 	t.tracer = t.provider.Tracer("github.com/gpuwhisk/gpuwhisk", api.WithInstrumentationVersion(c.Version))
 	go t.work()
 	return t, nil
@@ -110,12 +110,12 @@ type Stats struct {
 
 // Stats is safe for concurrent use.
 func (t *Tracer) Stats() Stats {
-	return Stats{Dropped: t.dropped.Load(), Sent: t.out.sent.Load(), Failed: t.out.failed.Load()}
+	return Stats{Dropped: t.dropped.Load(), Sent: t.exporter.sent.Load(), Failed: t.exporter.failed.Load()}
 }
 
 // Close sends the traces that wait. When ctx ends, it drops the rest.
 func (t *Tracer) Close(ctx context.Context) error {
-	defer context.AfterFunc(ctx, t.out.giveUp)()
+	defer context.AfterFunc(ctx, t.exporter.giveUp)()
 	close(t.stop)
 	<-t.done
 	// After giveUp every send fails at once, so the shutdown needs no deadline.

@@ -355,7 +355,7 @@ func (t *Table) expire(now time.Duration, s *slot) {
 // Tick carries out due work.
 func (t *Table) Tick(now time.Duration) {
 	for _, w := range slices.Clone(t.waiting) {
-		if now-w.at >= t.cfg.GPU.Hold {
+		if now-w.since >= t.cfg.GPU.Hold {
 			t.refuse(w.Creation, activation.ResourceNotEnough, reasonDeep)
 			t.waiting = slices.DeleteFunc(t.waiting, func(one waiting) bool { return one == w })
 		}
@@ -420,7 +420,7 @@ func (t *Table) Deadline() (at time.Duration, any bool) {
 		}
 	}
 	for _, w := range t.waiting {
-		sooner(w.at + t.cfg.GPU.Hold)
+		sooner(w.since + t.cfg.GPU.Hold)
 	}
 	for _, s := range t.slots {
 		if d, ok := t.due(s); ok {

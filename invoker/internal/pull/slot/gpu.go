@@ -86,7 +86,7 @@ type gpuPart struct {
 // waiting is a creation that is not answered yet: it waits for less backlog.
 type waiting struct {
 	Creation
-	at time.Duration
+	since time.Duration
 }
 
 // function is a function with containers here.
