@@ -109,16 +109,19 @@ func benchmarkNext(b *testing.B, policy string, flows, queued int) {
 		l.step()
 	}
 	b.ReportAllocs()
-	b.ResetTimer()
+	took := make([]time.Duration, 0, b.N)
 	for range b.N {
+		began := time.Now()
 		l.step()
+		took = append(took, time.Since(began))
 	}
+	reportQuantiles(b, took)
 }
 
 // BenchmarkNextFlows shows how the cost grows with the number of flows, 100,000
-// invocations queued over all of them.
+// invocations queued over all of them. docs/figures/draw.py draws the medians.
 func BenchmarkNextFlows(b *testing.B) {
-	for _, p := range []string{"mqfq-sticky", "sticky-plus", "fcfs", "paella"} {
+	for _, p := range []string{"mqfq-sticky", "sticky-plus", "fcfs"} {
 		for _, n := range []int{10, 100, 1_000, 10_000} {
 			b.Run(fmt.Sprintf("%s/%d", p, n), func(b *testing.B) { benchmarkNext(b, p, n, 100_000) })
 		}

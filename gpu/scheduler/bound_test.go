@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -266,19 +267,20 @@ func TestWorldsThatBroke(t *testing.T) {
 }
 
 // TestRandomWorlds: functions of equal needs keep the bound, whatever happens around them.
-// GPUWHISK_WORLDS is the number of worlds, 3,000 with GPUWHISK_LONG=1.
+// GPUWHISK_WORLDS is the number of worlds (3,000 with GPUWHISK_LONG=1), or a range of seeds
+// such as 1000-2000, so that several processes can share the work.
 func TestRandomWorlds(t *testing.T) {
-	worlds := 8
+	first, end := uint64(0), uint64(8)
 	if long() {
-		worlds = 3000
+		end = 3000
 	}
-	if n, err := strconv.Atoi(os.Getenv("GPUWHISK_WORLDS")); err == nil {
-		worlds = n
+	if worlds := os.Getenv("GPUWHISK_WORLDS"); worlds != "" {
+		first, end = seedRange(t, worlds)
 	}
 	for _, policy := range served {
-		worst, at := 0.0, 0
-		for seed := range worlds {
-			w := randomWorld(t, uint64(seed), policy)
+		worst, at := 0.0, first
+		for seed := first; seed < end; seed++ {
+			w := randomWorld(t, seed, policy)
 			w.until(hours(20 * time.Minute))
 			if len(w.pairs) > 0 {
 				w.within(fmt.Sprint(policy, ", seed ", seed))
@@ -287,8 +289,22 @@ func TestRandomWorlds(t *testing.T) {
 				worst, at = r, seed
 			}
 		}
-		t.Logf("%s: the largest gap in %d worlds is %.2f of the bound, at seed %d", policy, worlds, worst, at)
+		t.Logf("%s: the largest gap with the seeds from %d to %d is %.2f of the bound, at seed %d", policy, first, end-1, worst, at)
 	}
+}
+
+// seedRange reads "3000" as the seeds from 0, and "1000-2000" as those from 1000.
+func seedRange(t *testing.T, text string) (first, end uint64) {
+	from, to, isRange := strings.Cut(text, "-")
+	if !isRange {
+		from, to = "0", text
+	}
+	first, err := strconv.ParseUint(from, 10, 64)
+	check.NoError(check.Must(t), err, "GPUWHISK_WORLDS")
+	end, err = strconv.ParseUint(to, 10, 64)
+	check.NoError(check.Must(t), err, "GPUWHISK_WORLDS")
+	check.Less(check.Must(t), first, end, "seeds of GPUWHISK_WORLDS")
+	return first, end
 }
 
 // TestPassedOverIsCounted: between functions of one namespace that need different amounts of

@@ -36,6 +36,7 @@ type world struct {
 	unequal   []*pair
 
 	logs     time.Duration               // from the answer of a run until its logs are read
+	together bool                        // the token and the container of a run become free at once
 	hangs    func(f *worldFunction) bool // whether a removal never ends
 	unused   []time.Duration             // time in which a token is free and a queued flow fits, by device
 	conserve bool                        // count that
@@ -250,6 +251,14 @@ func (w *world) submit(f *worldFunction) {
 	}})
 }
 
+// callEvery calls a function again and again, whatever its queue is.
+func (w *world) callEvery(f *worldFunction, interval time.Duration) {
+	w.after(interval, func() {
+		w.submit(f)
+		w.callEvery(f, interval)
+	})
+}
+
 func (w *world) obey(o scheduler.Order) {
 	switch o.Do {
 	case scheduler.Create:
@@ -354,7 +363,12 @@ func (w *world) answer(id uint64, keep bool) {
 		w.tell(scheduler.Event{Kind: scheduler.Answered, Invocation: id})
 	}
 	w.after(w.logs, func() {
-		w.tell(scheduler.Event{Kind: scheduler.Ended, Invocation: id, Keep: keep, Setup: setup, Ran: ran})
+		ended := scheduler.Event{At: w.now, Kind: scheduler.Ended, Invocation: id, Keep: keep, Setup: setup, Ran: ran}
+		if w.together {
+			w.s.Take(ended)
+		} else {
+			w.tell(ended)
+		}
 		w.tell(scheduler.Event{Kind: scheduler.Left, Invocation: id, Keep: keep, Setup: setup, Ran: ran})
 		delete(w.calls, id)
 	})
