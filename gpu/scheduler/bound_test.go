@@ -256,6 +256,32 @@ func randomWorld(t *testing.T, seed uint64, policy string) *world {
 	return w
 }
 
+// weighted is a random world with weights, and with host memory that may be short. Functions
+// of equal needs take the same host memory. Host memory suffices where a namespace has a limit:
+// the bound does not hold for a function that lacks both.
+func weighted(t *testing.T, seed uint64, policy string) *world {
+	w, r := randomWorld(t, seed, policy), rand.New(rand.NewPCG(seed, 8))
+	if r.IntN(2) == 0 && w.c.Sched.Namespaces { // without them the functions' weights do not count
+		for _, f := range w.functions {
+			f.weight = []float64{0.5, 1, 2, 4}[r.IntN(4)]
+		}
+	}
+	if r.IntN(2) == 0 && w.c.NamespaceLimits == nil {
+		needs, most := map[string]int{}, 0
+		for _, f := range w.functions {
+			group, _, _ := strings.Cut(f.name, "f")
+			if needs[group] == 0 {
+				needs[group] = 128 << r.IntN(4)
+			}
+			f.hostMB = needs[group]
+			most = max(most, f.hostMB)
+		}
+		w.hostMB = most + r.IntN(w.c.Pool.Size*len(w.c.Devices)*256+1)
+		w.reportHost()
+	}
+	return w
+}
+
 // TestWorldsThatBroke: random worlds that once exceeded the bound. In both, functions of a
 // namespace beyond the window waited for containers of their own while others passed them by.
 func TestWorldsThatBroke(t *testing.T) {
@@ -280,7 +306,7 @@ func TestRandomWorlds(t *testing.T) {
 	for _, policy := range served {
 		worst, at := 0.0, first
 		for seed := first; seed < end; seed++ {
-			w := randomWorld(t, seed, policy)
+			w := weighted(t, seed, policy)
 			w.until(hours(20 * time.Minute))
 			if len(w.pairs) > 0 {
 				w.within(fmt.Sprint(policy, ", seed ", seed))

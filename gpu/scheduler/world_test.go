@@ -36,6 +36,7 @@ type world struct {
 	unequal   []*pair
 
 	logs     time.Duration               // from the answer of a run until its logs are read
+	hostMB   int                         // host memory for containers; 0 for no limit
 	together bool                        // the token and the container of a run become free at once
 	hangs    func(f *worldFunction) bool // whether a removal never ends
 	unused   []time.Duration             // time in which a token is free and a queued flow fits, by device
@@ -47,6 +48,7 @@ type world struct {
 type worldFunction struct {
 	namespace, name string
 	memory, hint    int64
+	hostMB          int // host memory of a container
 	weight          float64
 	run             time.Duration
 	init            time.Duration
@@ -86,7 +88,7 @@ type call struct {
 
 type box struct {
 	f                            *worldFunction
-	device                       int
+	device, hostMB               int
 	context, allocated, resident int64
 	made                         bool
 	epoch                        uint64
@@ -247,7 +249,7 @@ func (w *world) submit(f *worldFunction) {
 	f.submitted++
 	f.queued++
 	w.tell(scheduler.Event{Kind: scheduler.Submitted, Invocation: w.id, Function: &scheduler.Function{
-		Flow: f.id(), Key: "r1", Memory: f.hint, Weight: f.weight,
+		Flow: f.id(), Key: "r1", Memory: f.hint, Weight: f.weight, HostMB: f.hostMB,
 	}})
 }
 
@@ -262,7 +264,7 @@ func (w *world) callEvery(f *worldFunction, interval time.Duration) {
 func (w *world) obey(o scheduler.Order) {
 	switch o.Do {
 	case scheduler.Create:
-		w.boxes[o.Container] = &box{f: w.byID[o.Flow], device: o.Device}
+		w.boxes[o.Container] = &box{f: w.byID[o.Flow], device: o.Device, hostMB: o.HostMB}
 	case scheduler.Start:
 		w.start(o)
 	case scheduler.Move:
@@ -273,7 +275,8 @@ func (w *world) obey(o scheduler.Order) {
 		}
 		w.after(10*time.Millisecond, func() {
 			delete(w.boxes, o.Container)
-			w.tell(scheduler.Event{Kind: scheduler.Removed, Container: o.Container})
+			w.s.Take(scheduler.Event{At: w.now, Kind: scheduler.Removed, Container: o.Container})
+			w.reportHost()
 		})
 	case scheduler.Refuse:
 		c := w.calls[o.Invocation]
@@ -283,6 +286,18 @@ func (w *world) obey(o scheduler.Order) {
 		}
 		delete(w.calls, o.Invocation)
 	}
+}
+
+// reportHost reports the host memory that is left, if it is limited.
+func (w *world) reportHost() {
+	free := w.hostMB
+	for _, b := range w.boxes {
+		free -= b.hostMB
+	}
+	if w.hostMB == 0 {
+		free = 1 << 30
+	}
+	w.tell(scheduler.Event{Kind: scheduler.HostReported, Host: scheduler.HostMemory{Free: free}})
 }
 
 func (w *world) start(o scheduler.Order) {
