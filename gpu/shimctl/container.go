@@ -34,6 +34,7 @@ type Container struct {
 	limit        limits // of all processes together
 	grant        limits // limits for the processes without a call of Events.Wants
 	questions    []question
+	arena        arena
 	frames       rateLimit // of all processes together
 	closed       bool
 
@@ -175,6 +176,11 @@ func (c *Container) joined(p *process) error {
 	c.processes[p.pid] = p
 	// The limit first: a program allocates as soon as there was a hello.
 	c.enters(p, old)
+	if p.backend == backendVMM {
+		if err := c.arena.admit(p.pid, p.conn); err != nil {
+			c.ctl.log.Warn("a process keeps its swapped memory itself", "container", c.id, "error", err)
+		}
+	}
 	p.send(encode(typeHello, 0, version, uint64(c.ctl.cfg.Threshold)))
 	if old != nil {
 		c.resume(old, p)
@@ -207,13 +213,20 @@ func (c *Container) left(p *process, ended bool) {
 		p.pidfd.release()
 	}
 	if current && ended && !closed {
-		c.exited(p.pid)
+		c.exited(p)
 	}
 }
 
-// exited reports that a process has ended, and then divides its memory among the others.
-func (c *Container) exited(pid int) {
-	c.ctl.events.Exited(c.id, pid)
+// exited frees the swapped memory of a process that has ended, reports the end, and then
+// divides the memory of the process among the others.
+func (c *Container) exited(p *process) {
+	// Without a watch a hang-up counts as the end, but the process may still use its memory.
+	if p.pidfd.watches() {
+		if err := c.arena.release(p.pid); err != nil {
+			c.ctl.log.Warn("swapped memory not freed", "container", c.id, "error", err)
+		}
+	}
+	c.ctl.events.Exited(c.id, p.pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.share()
@@ -262,21 +275,21 @@ func (c *Container) ping(now time.Time) {
 			nowSilent = append(nowSilent, p)
 		}
 	}
-	var ended []int
+	var ended []*process
 	for pid, p := range c.disconnected {
 		if p.pidfd.ended(0) {
 			p.pidfd.release()
 			delete(c.disconnected, pid)
 			c.leaveRounds(p)
-			ended = append(ended, pid)
+			ended = append(ended, p)
 		}
 	}
 	c.mu.Unlock()
 	for _, p := range nowSilent {
 		c.ctl.events.Silent(c.id, p.pid, true)
 	}
-	for _, pid := range ended {
-		c.exited(pid)
+	for _, p := range ended {
+		c.exited(p)
 	}
 }
 
@@ -353,5 +366,6 @@ func (c *Container) shut() error {
 	c.mu.Unlock()
 	err := c.listener.Close()
 	c.work.Wait()
+	c.arena.close()
 	return err
 }

@@ -25,6 +25,7 @@ const (
 	typeReport   frameType = 5
 	typeGate     frameType = 6
 	typePing     frameType = 7
+	typeArena    frameType = 8
 	typeAccepted frameType = 16
 	typeDone     frameType = 17
 	typeUsage    frameType = 18
@@ -32,6 +33,9 @@ const (
 	typeRefused  frameType = 20
 	typeWant     frameType = 21
 )
+
+// backendVMM is the number in a hello of the backend that keeps swapped memory in the arena.
+const backendVMM = 2
 
 var errFrame = errors.New("malformed frame")
 

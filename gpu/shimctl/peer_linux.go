@@ -98,6 +98,9 @@ func (p pidfd) ended(within time.Duration) bool {
 	return over
 }
 
+// watches reports whether the end of the process can be known for sure.
+func (p pidfd) watches() bool { return p.file != nil }
+
 // release ends the watch.
 func (p pidfd) release() {
 	if p.file != nil {

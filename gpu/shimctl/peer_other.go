@@ -22,4 +22,14 @@ func watch(*net.UnixConn, int) pidfd { return pidfd{} }
 
 func (pidfd) ended(time.Duration) bool { return true }
 
+func (pidfd) watches() bool { return false }
+
 func (pidfd) release() {}
+
+type arena struct{}
+
+func (*arena) admit(int, *net.UnixConn) error { return errors.ErrUnsupported }
+
+func (*arena) release(int) error { return nil }
+
+func (*arena) close() {}

@@ -41,7 +41,8 @@ const maxPID = 1 << 22
 
 // process is one connection of a shim.
 type process struct {
-	pid       int // 0: outside, and not reported yet
+	pid       int    // 0: outside, and not reported yet
+	backend   uint32 // of its hello
 	conn      *net.UnixConn
 	container *Container
 	pidfd     pidfd
@@ -143,7 +144,7 @@ func (p *process) handle(f frame) (awaited bool, err error) {
 			_, _ = p.conn.Write(encode(typeHello, 0, version, 0))
 			return false, fmt.Errorf("shim of version %d, want %d", f.hello.Version, version)
 		}
-		p.gotHello = true
+		p.gotHello, p.backend = true, f.hello.Backend
 		if p.pid == 0 {
 			p.pid = Outside + 1 + int(f.hello.PID%maxPID)
 		}

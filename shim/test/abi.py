@@ -9,9 +9,9 @@ import sys
 
 # Bytes of what is passed by value; handles and pointers are 8, enumerations 4.
 SIZES = {
-    "int": 4, "unsigned": 4, "unsigned int": 4, "CUdevice": 4, "CUdevice_v1": 4, "unsigned char": 1,
+    "int": 4, "unsigned": 4, "unsigned int": 4, "CUlogicalEndpointId": 4, "CUdevice": 4, "CUdevice_v1": 4, "unsigned char": 1,
     "size_t": 8, "uint64_t": 8, "cuuint64_t": 8, "unsigned long long": 8,
-    "CUdeviceptr": 8, "CUdeviceptr_v2": 8, "CUmemHandle": 8, "CUmemGenericAllocationHandle_v1": 8,
+    "CUdeviceptr": 8, "CUdeviceptr_v2": 8, "CUmemHandle": 8, "CUmemGenericAllocationHandle_v1": 8, "CUmemGenericAllocationHandle": 8,
     "CUcontext": 8, "CUstream": 8, "CUarray": 8, "CUmemoryPool": 8, "CUmipmappedArray": 8,
     "CUfunction": 8, "CUmodule": 8, "CUevent": 8, "unsigned short": 2, "cuuint32_t": 4, "CUgraph": 8, "CUgraphExec": 8, "CUexternalMemory": 8, "CUgreenCtx": 8, "CUdevResourceDesc": 8,
     "struct gw_location": 8, "CUmemLocation_v1": 8, "struct gw_ipc": 64, "CUipcMemHandle_v1": 64,

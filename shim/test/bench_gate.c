@@ -57,7 +57,7 @@ int main(void)
 {
 	static double without[LOOPS], with[LOOPS];
 
-	gw_gate_begin(wake);
+	gw_gate_begin(60000, wake);
 	for (int i = 0; i < LOOPS; i++) {
 		without[i] = time_of(direct);
 		with[i] = time_of(gated);

@@ -15,7 +15,7 @@ static void begin(void)
 	invoker_accept();
 }
 
-static const struct gw_memprop on_device = {1, 0, {LOCATION_DEVICE, 0}};
+static const struct gw_memprop on_device = {.type = 1, .location = {LOCATION_DEVICE, 0}};
 static const struct gw_access read_write = {{LOCATION_DEVICE, 0}, 3};
 
 static CUdeviceptr map(CUmemHandle h, size_t bytes)

@@ -191,7 +191,7 @@ static void limit_pools(int argc, char **argv)
 	uint64_t all = UINT64_MAX;
 	CUdeviceptr p, q, more;
 	CUmemoryPool own;
-	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	struct gw_memprop prop = {.type = 1, .location = {LOCATION_DEVICE, 0}};
 	CUmemHandle h;
 	int c = begin();
 

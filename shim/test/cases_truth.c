@@ -105,7 +105,7 @@ static void tail(int argc, char **argv)
 /* Emptied memory counts as used until other memory needs the space. */
 static void kept(int argc, char **argv)
 {
-	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	struct gw_memprop prop = {.type = 1, .location = {LOCATION_DEVICE, 0}};
 	CUmemHandle h;
 	CUdeviceptr p;
 	int c = begin();
@@ -338,7 +338,7 @@ struct allocator {
 
 static struct allocator start_allocator(size_t n)
 {
-	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	struct gw_memprop prop = {.type = 1, .location = {LOCATION_DEVICE, 0}};
 	int go[2], ready[2];
 	CUmemHandle h;
 	char c = 0;
@@ -374,7 +374,7 @@ static void end(struct allocator t)
  * FAKE_CUDA_STATE, FAKE_CUDA_MEMORY of 64 MiB. */
 static void neighbours(int argc, char **argv)
 {
-	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	struct gw_memprop prop = {.type = 1, .location = {LOCATION_DEVICE, 0}};
 	CUmemHandle h;
 	CUdeviceptr p;
 

@@ -1,6 +1,5 @@
 /*
- * Memory by handles and reserved addresses: GPUWHISK_SHIM is vmm. random_steps also runs
- * with managed.
+ * Memory by handles and reserved addresses: GPUWHISK_SHIM is vmm.
  */
 #include <pthread.h>
 #include <string.h>
@@ -278,7 +277,7 @@ static void *use_block(void *at)
 	return NULL;
 }
 
-static const struct gw_memprop on_device = {1, 0, {LOCATION_DEVICE, 0}};
+static const struct gw_memprop on_device = {.type = 1, .location = {LOCATION_DEVICE, 0}};
 
 /* A device without room refuses the move, and nothing is lost: launches wait until there
  * is room. FAKE_CUDA_MEMORY of 16 MiB. */
@@ -302,6 +301,30 @@ static void vmm_full(int argc, char **argv)
 	OK(cu.cuMemRelease(other));
 	pthread_join(t, NULL);
 	SAME(invoker_report(c).number[RESIDENT], 6 * MIB);
+}
+
+/* After GPUWHISK_SHIM_GATE_MS a call gives up, and nothing is lost: once there is room the
+ * program goes on. FAKE_CUDA_MEMORY of 16 MiB. */
+static void vmm_gives_up(int argc, char **argv)
+{
+	CUmemHandle other;
+	CUdeviceptr p;
+	unsigned type;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 6 * MIB));
+	pattern_write(p, 6 * MIB, 1);
+	all_out(c, 1);
+	OK(cu.cuMemCreate(&other, 12 * MIB, &on_device, 0));
+	for (int tries = 0; tries < 2; tries++) {
+		SAME(touch(p, 6 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+		SAME(cu.cuMemsetD8_v2(p, 2, 6 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+		SAME(cu.cuPointerGetAttribute(&type, POINTER_MEMORY_TYPE, p), CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	SAME(invoker_report(c).number[ALLOCATED], 18 * MIB);
+	OK(cu.cuMemRelease(other));
+	pattern_check(p, 6 * MIB, 1);
+	OK(cu.cuMemFree_v2(p));
 }
 
 /* A context ends with its memory, which may be out. */
@@ -375,101 +398,10 @@ static void vmm_thread_end(int argc, char **argv)
 	}
 }
 
-/* With memory pinned beforehand a move takes the time of the link; beyond
- * GPUWHISK_SHIM_ARENA, here 8 MiB of 16, the fake takes four times as long.
- * FAKE_CUDA_BANDWIDTH of 80 MiB a second. */
-static void vmm_arena(int argc, char **argv)
-{
-	enum { TENTH = 100000000, ROUNDING = 1000 };
-	CUdeviceptr p;
-	int c = begin();
-
-	OK(cu.cuMemAlloc_v2(&p, 16 * MIB));
-	pattern_write(p, 16 * MIB, 1);
-	while (pinned() < 8 * MIB)
-		invoker_report(c);
-	all_out(c, 1);
-	CHECK(llabs(link_of(0).moved_ns - TENTH - 4 * TENTH) < ROUNDING);
-	pattern_check(p, 16 * MIB, 1);
-	CHECK(llabs(link_of(1).moved_ns - TENTH - 4 * TENTH) < ROUNDING);
-	SAME(pinned(), 8 * MIB);
-	OK(cu.cuMemFree_v2(p));
-	SAME(pinned(), 0);
-}
-
-enum { SLOTS = 12, PAGE = 1 << 16 };
-
-/* Random allocations, frees, kernels, runs and orders. After each order the report is
- * true, and no byte changes. */
-static void random_steps(int argc, char **argv)
-{
-	static CUdeviceptr p[SLOTS];
-	static size_t bytes[SLOTS];
-	const char *mode = getenv("GPUWHISK_SHIM");
-	bool vmm = mode && strcmp(mode, "vmm") == 0;
-	int steps = atoi(argv[0]), c = begin();
-	unsigned seed = 1;
-	uint64_t epoch = 1;
-	bool used = false;
-
-	for (int step = 0; step < steps; step++) {
-		unsigned i = rand_r(&seed) % SLOTS, what = rand_r(&seed) % 16;
-		bool ordered = p[i] && what >= 10;
-		if (!p[i]) {
-			bytes[i] = 4 * (1 + (size_t)rand_r(&seed) % (rand_r(&seed) % 4 ? 16384 : MIB / 2));
-			if (!vmm) /* which leaves by whole pages */
-				bytes[i] = (bytes[i] + PAGE - 1) / PAGE * PAGE;
-			OK(cu.cuMemAlloc_v2(&p[i], bytes[i]));
-			pattern_write(p[i], bytes[i], i);
-		} else if (what < 3) {
-			pattern_check(p[i], bytes[i], i);
-			OK(cu.cuMemFree_v2(p[i]));
-			p[i] = 0;
-		} else if (what < 8) {
-			pattern_check(p[i], bytes[i], i);
-		} else if (what < 10) {
-			OK(touch(p[i], bytes[i]));
-		} else {
-			bool out = what < 13;
-			if (used) { /* that was a run */
-				invoker_send(c, GW_GATE, 0, 1, 0);
-				invoker_send(c, GW_GATE, 0, 0, 0);
-			}
-			uint64_t budget = rand_r(&seed) % 2 ? 0 : (1 + rand_r(&seed) % 128) * PAGE;
-			invoker_send(c, out ? GW_EVICT : GW_PREFETCH, ++epoch, budget, 0);
-			struct shim_frame s;
-			do
-				s = invoker_receive(c, GW_DONE);
-			while (s.epoch != epoch);
-			CHECK(s.word[STATUS] == GW_OK || s.word[STATUS] == GW_PARTIAL);
-			CHECK(s.number[STILL_RESIDENT] >= in_use());
-			if (out && !budget)
-				SAME(s.number[STILL_RESIDENT], 0);
-			if (vmm) {
-				SAME(s.number[STILL_RESIDENT], in_use());
-				SAME(counts_as_used(), in_use());
-			}
-		}
-		used = !ordered;
-		if (vmm && step % 16 == 0) {
-			struct shim_frame s = invoker_report(c);
-			SAME(s.number[RESIDENT], in_use());
-			CHECK(s.number[ALLOCATED] >= in_use());
-		}
-	}
-	for (unsigned i = 0; i < SLOTS; i++)
-		if (p[i]) {
-			pattern_check(p[i], bytes[i], i);
-			OK(cu.cuMemFree_v2(p[i]));
-		}
-	SAME(in_use(), 0);
-	SAME(invoker_report(c).number[ALLOCATED], 0);
-}
-
 const struct test_case cases_vmm[] = {
 	{"vmm_moves", vmm_moves}, {"vmm_gate", vmm_gate}, {"vmm_graph", vmm_graph}, {"vmm_run", vmm_run},
 	{"vmm_capture", vmm_capture}, {"vmm_busy", vmm_busy}, {"vmm_shared", vmm_shared},
-	{"vmm_full", vmm_full}, {"vmm_context", vmm_context}, {"vmm_arena", vmm_arena},
-	{"vmm_thread_end", vmm_thread_end},
-	{"random_steps", random_steps}, {NULL, NULL},
+	{"vmm_full", vmm_full}, {"vmm_context", vmm_context},
+	{"vmm_thread_end", vmm_thread_end}, {"vmm_gives_up", vmm_gives_up},
+	{NULL, NULL},
 };

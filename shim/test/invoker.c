@@ -105,6 +105,27 @@ void invoker_send(int c, unsigned type, uint64_t epoch, uint64_t a, uint64_t b)
 	invoker_send_raw(c, f, sizeof f);
 }
 
+void invoker_send_file(int c, uint64_t number, int file)
+{
+	uint8_t f[24] = {24};
+	struct iovec from = {f, sizeof f};
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(sizeof file)];
+	} beside = {0};
+	struct msghdr m = {
+		.msg_iov = &from, .msg_iovlen = 1, .msg_control = &beside, .msg_controllen = sizeof beside,
+	};
+
+	put(f + 4, GW_ARENA, 2);
+	put(f + 16, number, 8);
+	beside.head.cmsg_level = SOL_SOCKET;
+	beside.head.cmsg_type = SCM_RIGHTS;
+	beside.head.cmsg_len = CMSG_LEN(sizeof file);
+	memcpy(CMSG_DATA(&beside.head), &file, sizeof file);
+	SAME(sendmsg(c, &m, MSG_NOSIGNAL), sizeof f);
+}
+
 void invoker_hello(int c, uint32_t version)
 {
 	invoker_send(c, GW_HELLO, 0, version, 1 << 20);

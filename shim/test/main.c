@@ -8,7 +8,8 @@
 
 static const struct test_case *const groups[] = {
 	cases_move, cases_memory, cases_process, cases_context, cases_conn, cases_fault, cases_truth,
-	cases_refusal, cases_way, cases_limit, cases_nvml, cases_handles, cases_vmm,
+	cases_refusal, cases_way, cases_limit, cases_nvml, cases_handles, cases_vmm, cases_own,
+	cases_random, cases_arena,
 };
 
 int main(int argc, char **argv)

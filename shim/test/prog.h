@@ -88,6 +88,8 @@ int invoker_accept(void);
 int invoker_accept_within(int ms);
 void invoker_hello(int c, uint32_t version);
 void invoker_send(int c, unsigned type, uint64_t epoch, uint64_t a, uint64_t b);
+/* ARENA, with the file. */
+void invoker_send_file(int c, uint64_t number, int file);
 void invoker_send_raw(int c, const void *bytes, size_t n);
 /* The next frame of this type; others are passed over. Fails the test after
  * HANG_MS, or when the shim hangs up. */
@@ -111,6 +113,6 @@ struct test_case {
 };
 extern const struct test_case cases_move[], cases_memory[], cases_process[],
 	cases_context[], cases_conn[], cases_fault[], cases_truth[], cases_refusal[], cases_way[], cases_limit[],
-	cases_nvml[], cases_handles[], cases_vmm[];
+	cases_nvml[], cases_handles[], cases_vmm[], cases_own[], cases_random[], cases_arena[];
 
 #endif

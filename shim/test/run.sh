@@ -230,14 +230,27 @@ one unmapped busy
 vmm="GPUWHISK_SHIM=vmm GPUWHISK_SHIM_CHUNK=4194304"
 for route in dlsym gpa1 gpa2; do one covered $route $vmm; done
 for name in moves gate graph run capture busy shared context thread_end; do one vmm_$name $vmm; done
+for name in moves shared no_context; do one own_$name $vmm; done
 one vmm_full $vmm FAKE_CUDA_MEMORY=16777216
-one vmm_arena $vmm GPUWHISK_SHIM_ARENA=8388608 FAKE_CUDA_BANDWIDTH=83886080
+gives_up() {
+	under "$shim" $vmm FAKE_CUDA_MEMORY=16777216 GPUWHISK_SHIM_GATE_MS=200 -- "$dir/shimtest" vmm_gives_up || return
+	grep -q 'no room for memory that was moved out.* returns out of memory after 200 ms' "$work/out"
+}
+side "a launch gives up, and the log says so" gives_up
+speed=FAKE_CUDA_BANDWIDTH=83886080
+one arena_pinned $vmm GPUWHISK_SHIM_ARENA=8388608 $speed
+one arena_ring 1 GPUWHISK_SHIM=vmm FAKE_CUDA_PINNABLE=16777216 $speed
+one arena_ring 4 GPUWHISK_SHIM=vmm FAKE_CUDA_PINNABLE=8388608 $speed
+one arena_file $vmm GPUWHISK_SHIM_ARENA=12582912
+one arena_no_file $vmm
 # 10,000 steps, fewer where a process takes long.
-few=$([ -z "$runtime$emulator" ] || echo 300)
-one random_steps "${few:-10000}" $vmm
-one random_steps "${few:-10000}"
+few=$([ -z "$runtime$emulator" ] || echo 150)
+for seed in 1 2 3 4; do
+	one random_steps "${few:-2500}" $seed $vmm
+	one random_steps "${few:-2500}" $seed
+done
 one storm "${STORM:-200}" $vmm GPUWHISK_SHIM_ARENA=16777216
-for name in fault gate captured pools physical exported own_prefetch loss absent handles refuses_share; do
+for name in fault gate captured pools physical exported unmap_mixed own_prefetch loss absent handles refuses_share; do
 	one $name $vmm
 done
 # 40,000 blocks of 200 MiB take too long under a sanitizer.

@@ -10,6 +10,7 @@ bool gw_conn_open(struct gw_conn *conn, const char *path)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	conn->have = conn->waiting = 0;
+	conn->passed = GW_NO_FD;
 	conn->fd = gw_fd_own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	strncpy(to.sun_path, path, sizeof to.sun_path - 1);
 	if (connect(conn->fd.fd, (struct sockaddr *)&to, sizeof to) == 0)
@@ -21,6 +22,7 @@ bool gw_conn_open(struct gw_conn *conn, const char *path)
 void gw_conn_close(struct gw_conn *conn)
 {
 	gw_fd_close(&conn->fd);
+	gw_fd_close(&conn->passed);
 }
 
 /* An invoker that does not read for a second is none. */
@@ -57,15 +59,38 @@ bool gw_conn_send(struct gw_conn *conn, struct gw_frame *f)
 	return true;
 }
 
+static void keep_descriptor(struct gw_conn *conn, struct msghdr *m)
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(m);
+	int fd;
+
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+	    c->cmsg_len < CMSG_LEN(sizeof fd))
+		return;
+	memcpy(&fd, CMSG_DATA(c), sizeof fd);
+	gw_fd_close(&conn->passed);
+	conn->passed = gw_fd_own(fd);
+}
+
 bool gw_conn_receive(struct gw_conn *conn)
 {
 	if (!gw_fd_is_ours(&conn->fd))
 		return false;
 	if (conn->have == sizeof conn->in)
 		return true;
-	ssize_t n = recv(conn->fd.fd, conn->in + conn->have, sizeof conn->in - conn->have, MSG_DONTWAIT);
-	if (n > 0)
+	struct iovec to = {conn->in + conn->have, sizeof conn->in - conn->have};
+	union {
+		struct cmsghdr head; /* aligns it */
+		char space[CMSG_SPACE(sizeof(int))];
+	} beside;
+	struct msghdr m = {
+		.msg_iov = &to, .msg_iovlen = 1, .msg_control = &beside, .msg_controllen = sizeof beside,
+	};
+	ssize_t n = recvmsg(conn->fd.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n > 0) {
 		conn->have += (size_t)n;
+		keep_descriptor(conn, &m);
+	}
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 

@@ -13,6 +13,7 @@ struct gw_conn {
 	size_t have;
 	uint8_t out[4 * GW_FRAME_MAX]; /* queued, but not sent */
 	size_t waiting;
+	struct gw_fd passed; /* the descriptor that came last, until it is taken */
 };
 
 bool gw_conn_open(struct gw_conn *conn, const char *path);

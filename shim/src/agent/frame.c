@@ -24,6 +24,7 @@ static int least_payload(unsigned type)
 	case GW_PREFETCH:
 		return 16;
 	case GW_EVICT:
+	case GW_ARENA:
 		return 8;
 	case GW_GATE:
 		return 4;
@@ -53,6 +54,7 @@ static void read_payload(const uint8_t *p, size_t len, struct gw_command *out)
 			out->limit[i] = number(p + 8 * (len < 32 ? i % 2 : i), 8);
 		break;
 	case GW_EVICT:
+	case GW_ARENA:
 		out->bytes = number(p, 8);
 		break;
 	default:

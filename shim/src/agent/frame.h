@@ -22,6 +22,8 @@
  *            u64 bytes resident     REPORT
  *                                   GATE     u32 1 a run begins, 0 it ended
  *                                   PING
+ *                                   ARENA    u64 number of the process, with a descriptor:
+ *                                            the container's file for memory that is out
  *   USAGE    u32 contexts
  *            u32 reserved
  *            u64 allocated
@@ -59,6 +61,7 @@ enum gw_type {
 	GW_REPORT = 5,
 	GW_GATE = 6,
 	GW_PING = 7,
+	GW_ARENA = 8,
 	GW_ACCEPTED = 16,
 	GW_DONE = 17,
 	GW_USAGE = 18,
@@ -79,7 +82,7 @@ enum gw_status {
 struct gw_command {
 	enum gw_type type;
 	uint64_t epoch;
-	uint64_t bytes; /* PREFETCH, EVICT; threshold of HELLO */
+	uint64_t bytes; /* PREFETCH, EVICT; threshold of HELLO; number of ARENA */
 	uint64_t limit[4]; /* LIMIT, as listed */
 	uint64_t ns;    /* PREFETCH */
 	uint32_t word;  /* version of HELLO, GATE */

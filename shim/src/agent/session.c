@@ -31,7 +31,7 @@ static struct {
 	unsigned ended;     /* contexts that it left out as they had ended */
 	bool running;       /* a run has begun, and needs its memory */
 	int64_t restore_at; /* when the next try to bring memory back may begin */
-} session = {.conn.fd.fd = -1};
+} session = {.conn = {.fd.fd = -1, .passed.fd = -1}};
 
 static bool send_usage(uint64_t epoch, bool at_rest)
 {
@@ -162,6 +162,10 @@ static bool command(const struct gw_command *c)
 		return send_usage(c->epoch, true);
 	case GW_GATE:
 		return command_gate(c);
+	case GW_ARENA:
+		gw_work_keep_in(session.conn.passed, c->bytes);
+		session.conn.passed = GW_NO_FD;
+		return true;
 	case GW_PING:
 		return gw_send_pong(&session.conn, c->epoch);
 	default:
@@ -314,7 +318,7 @@ void gw_session_close(void)
 
 void gw_session_reset(void)
 {
-	gw_fd_close(&session.conn.fd);
+	gw_conn_close(&session.conn);
 	session.open = session.refused = session.gated = session.running = false;
 	session.restore_at = 0;
 	session.newest = session.want_sent = 0;

@@ -17,6 +17,9 @@ typedef void *CUstream;
 typedef void *CUmemoryPool;
 typedef void *CUarray;
 
+/* The parameters of a function, without their parentheses. */
+#define GW_LIST(...) __VA_ARGS__
+
 /* The codes that are distinguished, or given when there is no driver to ask. */
 enum {
 	CUDA_SUCCESS = 0,
@@ -64,20 +67,17 @@ struct gw_access {
 };
 _Static_assert(sizeof(struct gw_access) == 12, "CUmemAccessDesc");
 
-/* CUmemAllocationProp and CUmemPoolProps, up to the last field that is read. */
+/* CUmemAllocationProp, and the start of CUmemPoolProps up to the location. */
 struct gw_memprop {
 	int type;
 	int handle_types;
 	struct gw_location location;
-};
-
-/* CUmemAllocationProp, whole. */
-struct gw_physical_prop {
-	struct gw_memprop prop;
 	void *metadata;
-	unsigned char flags[8];
+	unsigned char compression, direct; /* direct: capable of GPUDirect */
+	unsigned short usage;
+	unsigned char reserved[4];
 };
-_Static_assert(sizeof(struct gw_physical_prop) == 32, "CUmemAllocationProp");
+_Static_assert(sizeof(struct gw_memprop) == 32, "CUmemAllocationProp");
 
 /* CUDA_ARRAY_DESCRIPTOR_v2 and CUDA_ARRAY3D_DESCRIPTOR_v2. */
 struct gw_array2d {
@@ -199,6 +199,9 @@ enum {
 	GRAPH_RESERVED_CURRENT = 2,     /* cuDeviceGetGraphMemAttribute */
 	GRAPH_NODE_MEM_ALLOC = 10,      /* CUgraphNodeParams.type */
 	GRAPH_NODE_MEM_FREE = 11,
+	PINNED_MEMORY = 1,              /* CUmemAllocationProp.type */
+	READ_WRITE = 3,                 /* CUmemAccessDesc.flags */
+	TILE_POOL = 1,                  /* CUmemAllocationProp.usage */
 	SHARED_BY_DESCRIPTOR = 1,       /* CUmemAllocationHandleType */
 	SHARED_BY_FABRIC = 8,
 	ARRAY_SPARSE = 0x40,            /* CUDA_ARRAY3D_DESCRIPTOR.Flags */

@@ -1,8 +1,8 @@
 /*
  * The wrappers and their table, made from abi.def. A wrapper finds the real function. It
  * either forwards the call (when the shim takes no part) or calls gw_on_<what> with the
- * real function as an argument. The driver's calls are no cancellation points, so the
- * work of a wrapper must not be one either.
+ * real function as an argument, inside the gate where the class says so. The driver's
+ * calls are no cancellation points, so the work of a wrapper must not be one either.
  */
 #include "hooks/hooks.h"
 
@@ -14,28 +14,35 @@
 #include "memory/gate.h"
 #include "memory/vmm.h"
 
-#define ARGS(...) __VA_ARGS__
+/* By the class of a hook: whether it passes the gate. */
+enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 
-#define WRAPPER(export, what, params, args, missing)                       \
+#define WRAPPER(export, what, params, args, gated, missing, shut)          \
 	GW_EXPORT int export params                                        \
 	{                                                                  \
 		fn_##export *real = GW_REAL(export);                       \
+		enum gw_pass pass = GW_UNGATED;                            \
+		int cancel;                                                \
 		if (!real)                                                 \
 			return missing;                                    \
 		/* Memory that is mapped by us needs us until its end. */          \
 		if (!gw_takes_part() && !gw_vmm_in_use())                  \
 			return real args;                                  \
-		int cancel;                                                \
+		if (gated && (pass = gw_gate_enter()) == GW_SHUT)          \
+			return shut;                                       \
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);   \
 		gw_call_depth++;                                           \
-		int r = gw_on_##what(real, ARGS args);                     \
+		int r = gw_on_##what(real, GW_LIST args);                  \
 		gw_call_depth--;                                           \
 		pthread_setcancelstate(cancel, NULL);                      \
+		if (pass == GW_INSIDE)                                     \
+			gw_gate_leave();                                   \
 		return r;                                                  \
 	}
 
-#define HOOK(base, export, version, flags, class, what, params, args) \
-	WRAPPER(export, what, params, args, CUDA_ERROR_NOT_FOUND)
+#define HOOK(base, export, version, flags, class, what, params, args)             \
+	WRAPPER(export, what, params, args, GATED_##class, CUDA_ERROR_NOT_FOUND, \
+		CUDA_ERROR_OUT_OF_MEMORY)
 #define GATE(base, export, version, flags, as, params, args)               \
 	GW_EXPORT CUresult export params                                   \
 	{                                                                  \
@@ -51,7 +58,7 @@
 		return r;                                                  \
 	}
 #define NVML(export, what, params, args) \
-	WRAPPER(export, what, params, args, NVML_FUNCTION_NOT_FOUND)
+	WRAPPER(export, what, params, args, 0, NVML_FUNCTION_NOT_FOUND, NVML_MEMORY)
 #include "../../abi.def"
 
 void *const gw_wrappers[GW_ENTRIES] = {

@@ -11,7 +11,6 @@
 #include "hooks/serve.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
-#include "memory/gate.h"
 #include "memory/registry.h"
 #include "memory/residency.h"
 #include "memory/vmm.h"
@@ -26,13 +25,13 @@ static bool reclaim(uint64_t bytes)
 {
 	fn_cuMemCreate *create = GW_REAL(cuMemCreate);
 	fn_cuMemRelease *release = GW_REAL(cuMemRelease);
-	struct gw_physical_prop how = {
-		.prop = {.type = 1, .location = {LOCATION_DEVICE, gw_current().device}},
+	struct gw_memprop how = {
+		.type = PINNED_MEMORY, .location = {LOCATION_DEVICE, gw_current().device},
 	};
 	CUmemHandle h;
 
 	return create && release &&
-	       create(&h, gw_whole_granules(bytes), &how.prop, 0) == CUDA_SUCCESS &&
+	       create(&h, gw_whole_granules(bytes), &how, 0) == CUDA_SUCCESS &&
 	       release(h) == CUDA_SUCCESS;
 }
 
@@ -96,20 +95,6 @@ static struct gw_block substituted(CUdeviceptr ptr)
 	return (struct gw_block){.kind = GW_PLAIN};
 }
 
-/* The driver answers for memory that is mapped: it is brought back. */
-static CUresult enter(enum gw_pass *pass)
-{
-	*pass = gw_gate_enter();
-	return *pass == GW_SHUT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
-
-static CUresult leave(enum gw_pass pass, CUresult r)
-{
-	if (pass == GW_INSIDE)
-		gw_gate_leave();
-	return r;
-}
-
 /* Of memory mapped by us, the range that the program asked for. */
 static void report_range(int attribute, void *data, CUdeviceptr ptr)
 {
@@ -145,12 +130,8 @@ static void report_as_device(int attribute, void *data)
 CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 				 int attribute, CUdeviceptr ptr)
 {
-	enum gw_pass pass;
-	CUresult r = enter(&pass);
+	CUresult r = real(data, attribute, ptr);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = leave(pass, real(data, attribute, ptr));
 	if (r != CUDA_SUCCESS || !data)
 		return r;
 	report_range(attribute, data, ptr);
@@ -164,12 +145,8 @@ CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
 				  int *attributes, void **data, CUdeviceptr ptr)
 {
-	enum gw_pass pass;
-	CUresult r = enter(&pass);
+	CUresult r = real(n, attributes, data, ptr);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = leave(pass, real(n, attributes, data, ptr));
 	if (r != CUDA_SUCCESS || !attributes || !data)
 		return r;
 	bool managed = substituted(ptr).kind == GW_MANAGED;
@@ -203,46 +180,34 @@ CUresult gw_on_address_range(fn_cuMemGetAddressRange_v2 *real, CUdeviceptr *base
  * inside the gate. */
 static CUresult share(CUresult r, CUdeviceptr ptr)
 {
-	if (substituted(ptr).kind == GW_PLAIN)
-		return r;
 	if (r == CUDA_SUCCESS)
 		gw_vmm_pin(ptr);
-	else
+	else if (substituted(ptr).kind != GW_PLAIN)
 		gw_agent_refused(GW_SIGN_SHARE, r);
 	return r;
 }
 
 CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr ptr)
 {
-	enum gw_pass pass;
-	CUresult r = enter(&pass);
-
-	return r != CUDA_SUCCESS ? r : leave(pass, share(real(handle, ptr), ptr));
+	return share(real(handle, ptr), ptr);
 }
 
 CUresult gw_on_range_handle(fn_cuMemGetHandleForAddressRange *real, void *handle,
 			    CUdeviceptr ptr, size_t bytes, int type,
 			    unsigned long long flags)
 {
-	enum gw_pass pass;
-	CUresult r = enter(&pass);
-
-	return r != CUDA_SUCCESS ? r : leave(pass, share(real(handle, ptr, bytes, type, flags), ptr));
+	return share(real(handle, ptr, bytes, type, flags), ptr);
 }
 
 /* Memory whose operations shall be synchronous is registered with another device. */
 CUresult gw_on_pointer_set(fn_cuPointerSetAttribute *real, const void *value, int attribute,
 			   CUdeviceptr ptr)
 {
-	enum gw_pass pass;
-	CUresult r = enter(&pass);
+	CUresult r = real(value, attribute, ptr);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = real(value, attribute, ptr);
-	if (r == CUDA_SUCCESS && attribute == POINTER_SYNC_MEMOPS && gw_vmm_in_use())
+	if (r == CUDA_SUCCESS && attribute == POINTER_SYNC_MEMOPS)
 		gw_vmm_pin(ptr);
-	return leave(pass, r);
+	return r;
 }
 
 /* Memory that the program fetches itself counts as on the device from now on. Memory that

@@ -12,40 +12,55 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "agent/agent.h"
+#include "hooks/exports.h"
 #include "hooks/obtain.h"
 #include "hooks/serve.h"
+#include "memory/backend.h"
+#include "memory/contexts.h"
+#include "memory/vmm.h"
 #include "process/state.h"
 
-enum { FABRIC = 64 }; /* CUmemFabricHandle */
-
-/* The memory that this process has exported, by the identity of the export. */
-struct export {
-	int type;
-	int fd;
-	dev_t dev; /* of the descriptor's file: the program may close it, and get the */
-	ino_t ino; /* number again for another one */
-	char fabric[FABRIC];
-	uint64_t memory;
-	struct export *next;
-};
-
 static pthread_mutex_t handles = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t last_memory;    /* guarded by handles, like all below */
-static struct export *exports;
+static uint64_t last_memory;    /* guarded by gw_handles_lock */
 
 void gw_physical_reset(void)
 {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
 	handles = fresh;
-	exports = NULL;
+	gw_exports_reset();
 }
 
-/* The memory that the handle stands for, 0 if it is not known. */
-static uint64_t memory_of(CUmemHandle handle)
+/* Memory that the program makes moves with one backend. The lock of moves guards handles
+ * then. */
+static bool in_spans(void) { return gw_backend == &gw_vmm_backend; }
+
+void gw_handles_lock(void)
+{
+	if (in_spans())
+		gw_driver_lock();
+	else
+		pthread_mutex_lock(&handles);
+}
+
+void gw_handles_unlock(void)
+{
+	if (in_spans())
+		gw_driver_unlock();
+	else
+		pthread_mutex_unlock(&handles);
+}
+
+/*
+ * Memory that moves gets another handle of the driver's each time. The program's handle for
+ * it is a number of ours, which no driver gives out: drivers' handles are addresses or small
+ * numbers.
+ */
+#define OWN_HANDLE (0x6777ull << 48)
+
+uint64_t gw_memory_of(CUmemHandle handle)
 {
 	struct gw_block b;
 
@@ -53,34 +68,61 @@ static uint64_t memory_of(CUmemHandle handle)
 		       b.owner : 0;
 }
 
-/* One more reference by a handle. */
-static void add_handle(CUmemHandle handle, uint64_t memory)
+static struct gw_span *span_of(CUmemHandle handle) { return gw_physical_span(gw_memory_of(handle)); }
+
+CUmemHandle gw_driver_handle(CUmemHandle handle)
+{
+	struct gw_span *s = handle >= OWN_HANDLE ? span_of(handle) : NULL;
+
+	return s ? s->part[0].handle : handle;
+}
+
+void gw_add_handle(CUmemHandle handle, uint64_t memory)
 {
 	struct gw_block b = {.base = handle, .kind = GW_MAPPED, .owner = memory, .refs = 1};
 
-	if (memory_of(handle) == memory)
+	if (gw_memory_of(handle) == memory)
 		gw_change_refs(GW_HANDLE, handle, 1);
 	else if (!gw_add(GW_HANDLE, &b))
 		gw_disable("no memory for the registry");
 }
 
-/* One reference less of the memory. The exports of memory that is gone are forgotten. */
+/* One reference less of the memory, which may end it. */
 static void drop(uint64_t memory)
 {
+	struct gw_span *s = gw_physical_span(memory);
 	struct gw_block b;
 
 	gw_change_refs(GW_MEMORY, memory, -1);
 	if (gw_find(GW_MEMORY, memory, &b) && b.base == memory)
 		return;
-	for (struct export **at = &exports; *at;) {
-		struct export *e = *at;
-		if (e->memory == memory) {
-			*at = e->next;
-			free(e);
-		} else {
-			at = &e->next;
+	gw_forget_exports(memory);
+	if (s)
+		gw_span_end(s);
+}
+
+/* Make memory for which the bytes are reserved. */
+static CUresult make(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,
+		     const struct gw_memprop *prop, uint64_t flags, enum gw_kind kind)
+{
+	struct gw_block b = {.size = bytes, .kind = kind, .refs = 1};
+	bool moves = in_spans() && !flags && gw_vmm_makes(prop);
+	struct gw_span *s;
+	CUresult r = moves ? gw_vmm_make(bytes, prop, &s) : real(handle, bytes, prop, flags);
+
+	if (r == CUDA_SUCCESS) {
+		b.base = ++last_memory;
+		if (moves) {
+			*handle = OWN_HANDLE + b.base;
+			b = (struct gw_block){.base = b.base, .kind = GW_MAPPED, .refs = 1, .owner = (uintptr_t)s};
 		}
+		gw_add_handle(*handle, b.base);
 	}
+	/* A span has settled its bytes itself. */
+	bool settled = moves && r == CUDA_SUCCESS;
+	if (!gw_settle(gw_account_of(kind), settled ? 0 : bytes, GW_MEMORY, r == CUDA_SUCCESS ? &b : NULL))
+		gw_disable("no memory for the registry");
+	return r;
 }
 
 CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,
@@ -91,31 +133,23 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 	enum gw_kind kind = gw_on_host(prop->location) ? GW_PHYSICAL_HOST : GW_PHYSICAL;
 	if (!gw_obtain(gw_account_of(kind), bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_lock(&handles);
-	CUresult r = real(handle, bytes, prop, flags);
-	bool made = r == CUDA_SUCCESS;
-	struct gw_block b = {.size = bytes, .kind = kind, .refs = 1};
-	if (made) {
-		b.base = ++last_memory;
-		add_handle(*handle, b.base);
-	}
-	if (!gw_settle(gw_account_of(kind), bytes, GW_MEMORY, made ? &b : NULL))
-		gw_disable("no memory for the registry");
-	pthread_mutex_unlock(&handles);
-	gw_agent_changed(made ? bytes : 0);
+	gw_handles_lock();
+	CUresult r = make(real, handle, bytes, prop, flags, kind);
+	gw_handles_unlock();
+	gw_agent_changed(r == CUDA_SUCCESS ? bytes : 0);
 	return r;
 }
 
 CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle)
 {
-	pthread_mutex_lock(&handles);
-	CUresult r = real(handle);
-	uint64_t memory = r == CUDA_SUCCESS ? memory_of(handle) : 0;
-	if (memory) {
+	gw_handles_lock();
+	uint64_t memory = gw_memory_of(handle);
+	CUresult r = memory && handle >= OWN_HANDLE ? CUDA_SUCCESS : real(handle);
+	if (r == CUDA_SUCCESS && memory) {
 		gw_change_refs(GW_HANDLE, handle, -1);
 		drop(memory);
 	}
-	pthread_mutex_unlock(&handles);
+	gw_handles_unlock();
 	if (memory)
 		gw_agent_changed(0);
 	return r;
@@ -125,95 +159,39 @@ CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 			       CUmemHandle *handle, void *addr)
 {
 	struct gw_block b;
+	CUresult r = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&handles);
-	CUresult r = real(handle, addr);
-	if (r == CUDA_SUCCESS && handle && gw_find(GW_ADDRESS, (uintptr_t)addr, &b) &&
-	    b.kind == GW_MAPPED && gw_change_refs(GW_MEMORY, b.owner, 1))
-		add_handle(*handle, b.owner);
-	pthread_mutex_unlock(&handles);
+	gw_handles_lock();
+	bool mapped = handle && gw_find(GW_ADDRESS, (uintptr_t)addr, &b) && b.kind == GW_MAPPED;
+	if (mapped && gw_physical_span(b.owner))
+		*handle = OWN_HANDLE + b.owner;
+	else
+		r = real(handle, addr);
+	if (r == CUDA_SUCCESS && mapped && gw_change_refs(GW_MEMORY, b.owner, 1))
+		gw_add_handle(*handle, b.owner);
+	gw_handles_unlock();
 	return r;
 }
 
-/* Set out to the identity of the shared memory: a descriptor as it is given to an import,
- * or a fabric handle's bytes. Returns false if the memory cannot be identified. */
-static bool identify(int type, const void *shared, struct export *out)
+CUresult gw_on_physical_properties(fn_cuMemGetAllocationPropertiesFromHandle *real,
+				   struct gw_memprop *prop, CUmemHandle handle)
 {
-	struct stat st;
-
-	*out = (struct export){.type = type};
-	if (type == SHARED_BY_FABRIC) {
-		memcpy(out->fabric, shared, FABRIC);
-		return true;
-	}
-	out->fd = (int)(intptr_t)shared;
-	if (type != SHARED_BY_DESCRIPTOR || fstat(out->fd, &st) < 0)
-		return false;
-	out->dev = st.st_dev;
-	out->ino = st.st_ino;
-	return true;
+	gw_handles_lock();
+	CUresult r = real(prop, gw_driver_handle(handle));
+	gw_handles_unlock();
+	return r;
 }
 
-static bool same(const struct export *a, const struct export *b)
+static void add_view(struct gw_span *s, CUdeviceptr ptr, size_t bytes, size_t from)
 {
-	return a->type == b->type && a->fd == b->fd && a->dev == b->dev && a->ino == b->ino &&
-	       memcmp(a->fabric, b->fabric, FABRIC) == 0;
-}
+	struct gw_view *v = calloc(1, sizeof *v);
 
-static struct export *find(const struct export *what)
-{
-	struct export *e = exports;
-
-	while (e && !same(e, what))
-		e = e->next;
-	return e;
-}
-
-static void record_export(int type, const void *shared, uint64_t memory)
-{
-	struct export what, *e;
-
-	/* An export writes the descriptor's number, an import takes it as the pointer. */
-	if (type == SHARED_BY_DESCRIPTOR)
-		shared = (const void *)(intptr_t)*(const int *)shared;
-	if (!identify(type, shared, &what))
+	if (!v) {
+		gw_span_fix(s);
 		return;
-	e = find(&what);
-	if (!e && (e = malloc(sizeof *e))) {
-		what.next = exports;
-		*e = what;
-		exports = e;
 	}
-	if (e)
-		e->memory = memory;
-}
-
-CUresult gw_on_physical_export(fn_cuMemExportToShareableHandle *real, void *shared,
-			       CUmemHandle handle, int type, unsigned long long flags)
-{
-	pthread_mutex_lock(&handles);
-	CUresult r = real(shared, handle, type, flags);
-	uint64_t memory = memory_of(handle);
-	if (r == CUDA_SUCCESS && shared && memory)
-		record_export(type, shared, memory);
-	pthread_mutex_unlock(&handles);
-	return r;
-}
-
-/* Memory of another process is counted there. */
-CUresult gw_on_physical_import(fn_cuMemImportFromShareableHandle *real, CUmemHandle *handle,
-			       void *shared, int type)
-{
-	struct export what, *own = NULL;
-
-	pthread_mutex_lock(&handles);
-	CUresult r = real(handle, shared, type);
-	if (r == CUDA_SUCCESS && handle && identify(type, shared, &what))
-		own = find(&what);
-	if (own && gw_change_refs(GW_MEMORY, own->memory, 1))
-		add_handle(*handle, own->memory);
-	pthread_mutex_unlock(&handles);
-	return r;
+	*v = (struct gw_view){.base = ptr, .bytes = bytes, .from = from, .next = s->views};
+	s->views = v;
 }
 
 CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
@@ -221,13 +199,90 @@ CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
 {
 	struct gw_block b = {.base = ptr, .size = bytes, .kind = GW_MAPPED};
 
-	pthread_mutex_lock(&handles);
-	CUresult r = real(ptr, bytes, offset, handle, flags);
-	b.owner = memory_of(handle);
-	if (r == CUDA_SUCCESS && b.owner && gw_change_refs(GW_MEMORY, b.owner, 1) &&
-	    !gw_add(GW_ADDRESS, &b))
-		gw_disable("no memory for the registry");
-	pthread_mutex_unlock(&handles);
+	gw_handles_lock();
+	CUresult r = real(ptr, bytes, offset, gw_driver_handle(handle), flags);
+	b.owner = gw_memory_of(handle);
+	if (r == CUDA_SUCCESS && b.owner && gw_change_refs(GW_MEMORY, b.owner, 1)) {
+		struct gw_span *s = gw_physical_span(b.owner);
+		if (!gw_add(GW_ADDRESS, &b))
+			gw_disable("no memory for the registry");
+		if (s)
+			add_view(s, ptr, bytes, offset);
+	}
+	gw_handles_unlock();
+	return r;
+}
+
+/* The place of a view in the list of its span, or the list's end. */
+static struct gw_view **find_view(struct gw_span *s, CUdeviceptr base)
+{
+	struct gw_view **at = &s->views;
+
+	while (*at && (*at)->base != base)
+		at = &(*at)->next;
+	return at;
+}
+
+/* Remember which devices may use a view. Rights that cannot be given again later keep the
+ * memory where it is. */
+static void set_access(struct gw_span *s, CUdeviceptr base, const struct gw_access *access, size_t n)
+{
+	struct gw_view *v = *find_view(s, base);
+
+	if (!v || n > sizeof v->access / sizeof *access) {
+		gw_span_fix(s);
+		return;
+	}
+	memcpy(v->access, access, n * sizeof *access);
+	v->accesses = n;
+}
+
+CUresult gw_on_physical_access(fn_cuMemSetAccess *real, CUdeviceptr ptr, size_t bytes,
+			       const struct gw_access *access, size_t n)
+{
+	struct gw_block b;
+
+	gw_handles_lock();
+	CUresult r = real(ptr, bytes, access, n);
+	for (CUdeviceptr at = ptr; r == CUDA_SUCCESS && at < ptr + bytes; at = b.base + b.size) {
+		if (!gw_find(GW_ADDRESS, at, &b) || b.kind != GW_MAPPED)
+			break;
+		struct gw_span *s = gw_physical_span(b.owner);
+		if (s)
+			set_access(s, b.base, access, n);
+	}
+	gw_handles_unlock();
+	return r;
+}
+
+/* Forget a view. Returns true if it is mapped now. */
+static bool remove_view(struct gw_span *s, CUdeviceptr base)
+{
+	struct gw_view **at = find_view(s, base), *v = *at;
+
+	if (v)
+		*at = v->next;
+	free(v);
+	return s->part[0].handle;
+}
+
+/* The driver has no mapping to memory that is out: the others in the range are unmapped one
+ * by one. */
+static CUresult unmap_around(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes)
+{
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+	struct gw_block b;
+
+	while (gw_remove_mapping(ptr, bytes, &b)) {
+		if (b.base + b.size > ptr + bytes) { /* not all of it */
+			gw_add(GW_ADDRESS, &b);
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+		struct gw_span *s = gw_physical_span(b.owner);
+		bool here = !s || remove_view(s, b.base);
+		r = here ? real(b.base, b.size) : CUDA_SUCCESS;
+		drop(b.owner);
+	}
 	return r;
 }
 
@@ -236,12 +291,16 @@ CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes
 {
 	struct gw_block b;
 
-	pthread_mutex_lock(&handles);
-	CUresult r = real(ptr, bytes);
-
-	while (r == CUDA_SUCCESS && gw_remove_mapping(ptr, bytes, &b))
+	gw_handles_lock();
+	bool around = gw_vmm_in_use() && gw_pieces_out();
+	CUresult r = around ? unmap_around(real, ptr, bytes) : real(ptr, bytes);
+	while (r == CUDA_SUCCESS && gw_remove_mapping(ptr, bytes, &b)) {
+		struct gw_span *s = gw_physical_span(b.owner);
+		if (s)
+			remove_view(s, b.base);
 		drop(b.owner);
-	pthread_mutex_unlock(&handles);
+	}
+	gw_handles_unlock();
 	if (r == CUDA_SUCCESS)
 		gw_agent_changed(0);
 	return r;

@@ -44,7 +44,7 @@ static void configure(void)
 	else if (!*gw_config.socket)
 		gw_disable("GPUWHISK_SHIM_SOCKET names no usable path");
 	if (gated && !gw_disabled())
-		gw_gate_begin(gw_agent_wake);
+		gw_gate_begin(gw_config.gate_ms, gw_agent_wake);
 	else
 		gw_gate_never();
 }

@@ -1,22 +1,29 @@
 /*
- * The host memory of spans, where the bytes of a piece lie while it is out. A part is
- * pinned beforehand, so that moves take the time of the link. The caller of all functions
- * holds the driver lock.
+ * The host memory of spans, where the bytes of parts lie while they are out. It is a file in
+ * memory that the processes of a container share: the invoker made it, gives each process a
+ * range of it, and frees the range when the process has ended. Without that file it is memory
+ * of the process. Some of it is pinned beforehand, so that moves take the time of the link.
+ * The caller of all functions holds the driver lock.
  */
 #ifndef GW_ARENA_H
 #define GW_ARENA_H
 
 #include "memory/span.h"
+#include "process/fd.h"
 
-/* The host memory for the piece. It is made at first use; NULL if there is none. */
-uint8_t *gw_arena_piece(struct gw_span *s, unsigned i);
-/* The piece is on the device: give back its host memory, unless that is pinned. */
-void gw_arena_drop(struct gw_span *s, unsigned i);
+/* Use the container's file from now on, or close it if there is one already. The number is
+ * that of the process's range and of its counter of pinned bytes. */
+void gw_arena_open(struct gw_fd file, uint64_t number);
+
+/* The host memory for the part. It is made at first use; NULL if there is none. */
+uint8_t *gw_arena_part(struct gw_span *s, unsigned i);
+/* Parts are on the device: give back their host memory, unless that is pinned. */
+void gw_arena_drop(struct gw_span *s, unsigned from, unsigned to);
 void gw_arena_free(struct gw_span *s);
 
-/* Reports whether the piece's host memory should be pinned: it is not, and it fits. */
-bool gw_arena_may_pin(const struct gw_span *s, unsigned i);
-/* Pin the piece's host memory. False: it is not pinned. */
+/* Bytes that may still be pinned: the container has so many for all of its processes. */
+uint64_t gw_arena_room(void);
+/* Pin the part's host memory. False: it is not pinned. */
 bool gw_arena_pin(struct gw_span *s, unsigned i);
 
 /* In a forked child: nothing is pinned. */

@@ -10,16 +10,13 @@
 
 #include "process/state.h"
 
-/* A thread waits at the gate for so long. Its memory returns as soon as the device has
- * room, for which the invoker may have to move others out. */
-enum { WAIT_MS = 60000 };
-
 __thread struct gw_seat *gw_own_seat;
 atomic_int gw_gate_state = GW_GATE_OFF;
 
 static struct {
 	pthread_mutex_t mu; /* guards the list of seats */
 	pthread_key_t key;  /* by which a thread's seat is free after its end */
+	uint64_t wait_ms;
 	void (*wake)(void);
 } gate = {.mu = PTHREAD_MUTEX_INITIALIZER};
 static _Atomic(struct gw_seat *) seats;
@@ -46,8 +43,9 @@ static void leave_seat(void *seat)
 	atomic_store(&((struct gw_seat *)seat)->taken, false);
 }
 
-void gw_gate_begin(void (*wake)(void))
+void gw_gate_begin(uint64_t wait_ms, void (*wake)(void))
 {
+	gate.wait_ms = wait_ms;
 	gate.wake = wake;
 	if (pthread_key_create(&gate.key, leave_seat)) {
 		gw_disable("no key for the threads that launch");
@@ -91,7 +89,7 @@ static void step_out(struct gw_seat *s) { atomic_fetch_sub(&s->inside, 1); }
 /* Wait until the gate is open, for a while. False: it is not. */
 static bool await_open(void)
 {
-	int64_t end = gw_clock() + WAIT_MS * 1000000ll;
+	int64_t end = gw_clock() + (int64_t)gate.wait_ms * 1000000;
 	bool open = false;
 
 	atomic_fetch_add(&waiting, 1);
@@ -106,6 +104,9 @@ static bool await_open(void)
 		syscall(SYS_futex, &gw_gate_state, FUTEX_WAIT_PRIVATE, seen, &t, NULL, 0);
 	}
 	atomic_fetch_sub(&waiting, 1);
+	if (!open)
+		gw_log("the device has no room for memory that was moved out: a call that needs it "
+		       "returns out of memory after %llu ms", (unsigned long long)gate.wait_ms);
 	return open;
 }
 

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "driver/abi.h"
 
@@ -60,8 +61,10 @@ static inline void gw_gate_leave(void)
 			      memory_order_release);
 }
 
-/* Gate launches from now on, or never. wake is called when a thread waits at the gate. */
-void gw_gate_begin(void (*wake)(void));
+/* Gate launches from now on, or never. A thread waits at the gate for so many ms at most:
+ * its memory returns as soon as the device has room, for which the invoker may have to move
+ * others out. wake is called when a thread waits. */
+void gw_gate_begin(uint64_t wait_ms, void (*wake)(void));
 void gw_gate_never(void);
 /* Stream captures in progress: while there are any the gate cannot be closed. */
 void gw_gate_count_capture(int change);

@@ -5,6 +5,7 @@
 #include "driver/resolve.h"
 #include "memory/arena.h"
 #include "memory/registry.h"
+#include "memory/ring.h"
 #include "process/state.h"
 
 /* Guarded by the driver lock. */
@@ -21,29 +22,64 @@ struct gw_span *gw_span_of(CUdeviceptr ptr)
 	return gw_find(GW_SPAN, ptr, &b) ? (struct gw_span *)(uintptr_t)b.owner : NULL;
 }
 
+/* The usage of memory for the hardware's decompression, where the device has that. */
+static unsigned short decompresses(CUdevice device)
+{
+	enum { ALGORITHMS = 136, HW_DECOMPRESS = 2 };
+	fn_cuDeviceGetAttribute *ask = GW_REAL(cuDeviceGetAttribute);
+	int mask = 0;
+
+	return ask && ask(&mask, ALGORITHMS, device) == CUDA_SUCCESS && mask ? HW_DECOMPRESS : 0;
+}
+
+static CUresult map_view(const struct gw_view *v, CUmemHandle h)
+{
+	CUresult r = GW_REAL(cuMemMap)(v->base, v->bytes, v->from, h, 0);
+
+	if (r != CUDA_SUCCESS || !v->accesses)
+		return r;
+	r = GW_REAL(cuMemSetAccess)(v->base, v->bytes, v->access, v->accesses);
+	if (r != CUDA_SUCCESS)
+		GW_REAL(cuMemUnmap)(v->base, v->bytes);
+	return r;
+}
+
+/* Unmap the views before this one; NULL is all. */
+static void unmap_views(const struct gw_span *s, const struct gw_view *end)
+{
+	for (const struct gw_view *v = s->views; v != end; v = v->next)
+		GW_REAL(cuMemUnmap)(v->base, v->bytes);
+}
+
+static CUresult map_all(const struct gw_span *s, unsigned i, CUmemHandle h)
+{
+	const struct gw_view own = {
+		.base = gw_part_base(s, i), .bytes = gw_piece_bytes(s, i),
+		.access = {{s->how.location, READ_WRITE}}, .accesses = 1,
+	};
+	CUresult r = map_view(&own, h);
+
+	for (const struct gw_view *v = s->views; r == CUDA_SUCCESS && v; v = v->next) {
+		r = map_view(v, h);
+		if (r != CUDA_SUCCESS) {
+			unmap_views(s, v);
+			GW_REAL(cuMemUnmap)(own.base, own.bytes);
+		}
+	}
+	return r;
+}
+
 /* Give the piece memory of the device. */
 static CUresult map(struct gw_span *s, unsigned i)
 {
-	struct gw_physical_prop how = {
-		.prop = {.type = 1, .location = {LOCATION_DEVICE, s->device}},
-		.flags = {0, 1}, /* capable of GPUDirect, as plain memory is */
-	};
-	const struct gw_access access = {{LOCATION_DEVICE, s->device}, 3};
-	CUdeviceptr at = gw_piece_base(s, i);
-	uint64_t bytes = gw_piece_bytes(s, i);
 	CUmemHandle h;
-	CUresult r = GW_REAL(cuMemCreate)(&h, bytes, &how.prop, 0);
+	CUresult r = GW_REAL(cuMemCreate)(&h, gw_piece_bytes(s, i), &s->how, 0);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = GW_REAL(cuMemMap)(at, bytes, 0, h, 0);
-	if (r == CUDA_SUCCESS) {
-		r = GW_REAL(cuMemSetAccess)(at, bytes, &access, 1);
-		if (r != CUDA_SUCCESS)
-			GW_REAL(cuMemUnmap)(at, bytes);
-	}
+	r = map_all(s, i, h);
 	if (r == CUDA_SUCCESS)
-		s->piece[i].handle = h;
+		s->part[i].handle = h;
 	else
 		GW_REAL(cuMemRelease)(h);
 	return r;
@@ -51,11 +87,12 @@ static CUresult map(struct gw_span *s, unsigned i)
 
 static void unmap(struct gw_span *s, unsigned i)
 {
-	if (!s->piece[i].handle)
+	if (!s->part[i].handle)
 		return;
-	GW_REAL(cuMemUnmap)(gw_piece_base(s, i), gw_piece_bytes(s, i));
-	GW_REAL(cuMemRelease)(s->piece[i].handle);
-	s->piece[i].handle = 0;
+	unmap_views(s, NULL);
+	GW_REAL(cuMemUnmap)(gw_part_base(s, i), gw_piece_bytes(s, i));
+	GW_REAL(cuMemRelease)(s->part[i].handle);
+	s->part[i].handle = 0;
 }
 
 CUresult gw_piece_map(struct gw_span *s, unsigned i)
@@ -82,14 +119,27 @@ void gw_span_end(struct gw_span *s)
 		at = &(*at)->next;
 	*at = s->next;
 	gw_remove(GW_SPAN, s->base, &b);
-	for (unsigned i = 0; i < s->pieces; i++) {
-		gw_remove(GW_ADDRESS, gw_piece_base(s, i), &b);
-		out_pieces -= s->piece[i].handle == 0;
+	for (unsigned i = 0; i < s->parts; i = gw_next_piece(s, i)) {
+		gw_remove(GW_ADDRESS, gw_part_base(s, i), &b);
+		out_pieces -= s->part[i].handle == 0;
 		unmap(s, i);
 	}
-	GW_REAL(cuMemAddressFree)(s->base, s->size);
+	GW_REAL(cuMemAddressFree)(s->base, gw_whole_granules(s->size));
 	gw_arena_free(s);
 	free(s);
+}
+
+void gw_span_fix(struct gw_span *s)
+{
+	struct gw_block b;
+
+	for (unsigned i = 0; !s->fixed && i < s->parts; i = gw_next_piece(s, i))
+		if (gw_find(GW_ADDRESS, gw_part_base(s, i), &b)) {
+			b.kind = GW_PLAIN;
+			if (!gw_add(GW_ADDRESS, &b)) /* in the place of the movable one */
+				gw_disable("no memory for the registry");
+		}
+	s->fixed = true;
 }
 
 void gw_spans_end(CUcontext ctx)
@@ -112,39 +162,44 @@ static void record(struct gw_span *s)
 	s->next = spans;
 	spans = s;
 	bool ok = gw_add(GW_SPAN, &all);
-	for (unsigned i = 0; i < s->pieces; i++)
+	for (unsigned i = 0; i < s->parts; i = gw_next_piece(s, i))
 		ok = gw_settle(GW_DEVICE_BYTES, gw_piece_bytes(s, i), GW_ADDRESS, &(struct gw_block){
-			.base = gw_piece_base(s, i), .size = gw_piece_bytes(s, i), .kind = GW_VMM,
-			.ctx = s->ctx, .device = (int16_t)s->device,
+			.base = gw_part_base(s, i), .size = gw_piece_bytes(s, i), .kind = GW_VMM,
+			.ctx = s->ctx, .device = (int16_t)s->how.location.id,
 		}) && ok;
 	if (!ok)
 		gw_disable("no memory for the registry");
 }
 
-CUresult gw_span_make(struct gw_current h, uint64_t size, struct gw_span **out)
+CUresult gw_span_make(struct gw_current h, uint64_t size, const struct gw_memprop *how,
+		      struct gw_span **out)
 {
-	unsigned n = (unsigned)((size + gw_piece_size() - 1) / gw_piece_size()), i = 0;
-	struct gw_span *s = calloc(1, sizeof *s + n * sizeof *s->piece);
+	unsigned n = (unsigned)((size + gw_part_size() - 1) / gw_part_size()), i;
+	struct gw_span *s = calloc(1, sizeof *s + n * sizeof *s->part);
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (!s)
 		return r;
 	s->size = size;
 	s->ctx = h.ctx;
-	s->device = h.device;
-	s->pieces = n;
-	r = GW_REAL(cuMemAddressReserve)(&s->base, size, GW_GRANULE, 0, 0);
-	for (; r == CUDA_SUCCESS && i < n; i++)
+	s->parts = n;
+	s->whole = how;
+	s->how = how ? *how : (struct gw_memprop){
+		.type = PINNED_MEMORY, .location = {LOCATION_DEVICE, h.device},
+		.direct = 1, .usage = decompresses(h.device), /* as plain memory is */
+	};
+	r = GW_REAL(cuMemAddressReserve)(&s->base, gw_whole_granules(size), GW_GRANULE, 0, 0);
+	for (i = 0; r == CUDA_SUCCESS && i < n; i = gw_next_piece(s, i))
 		r = map(s, i);
 	if (r == CUDA_SUCCESS) {
 		record(s);
 		*out = s;
 		return r;
 	}
-	while (i-- > 0)
+	for (i = 0; i < n; i++)
 		unmap(s, i);
 	if (s->base)
-		GW_REAL(cuMemAddressFree)(s->base, size);
+		GW_REAL(cuMemAddressFree)(s->base, gw_whole_granules(size));
 	free(s);
 	return r;
 }
@@ -197,4 +252,5 @@ void gw_spans_reset(void)
 	spans = NULL;
 	out_pieces = 0;
 	gw_arena_reset();
+	gw_ring_reset();
 }

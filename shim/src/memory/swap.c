@@ -6,31 +6,40 @@
 #include "memory/arena.h"
 #include "memory/contexts.h"
 #include "memory/gate.h"
+#include "memory/ring.h"
 #include "memory/span.h"
 #include "process/state.h"
+
+static CUresult copy(struct gw_span *s, unsigned i, bool out, CUstream stream)
+{
+	struct gw_copy c = {
+		.device = gw_part_base(s, i), .host = gw_arena_part(s, i),
+		.bytes = gw_part_bytes(s, i), .out = out, .stream = stream,
+	};
+
+	if (!c.host)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return s->part[i].pinned ? gw_copy_order(&c) : gw_ring_copy(&c);
+}
 
 static CUresult order(const struct gw_block *b, uint64_t from, uint64_t to, bool out,
 		      CUstream stream)
 {
-	fn_cuMemcpyDtoHAsync_v2 *to_host = GW_REAL(cuMemcpyDtoHAsync_v2);
-	fn_cuMemcpyHtoDAsync_v2 *to_device = GW_REAL(cuMemcpyHtoDAsync_v2);
 	struct gw_span *s = gw_span_of(b->base);
 
 	(void)from, (void)to;
 	if (!s)
 		return CUDA_ERROR_INVALID_VALUE;
-	unsigned i = gw_piece_at(s, b->base);
-	uint8_t *copy = gw_arena_piece(s, i);
-	if (!to_host || !to_device || !copy)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (out)
-		return to_host(copy, b->base, b->size, stream);
-	CUresult r = gw_piece_map(s, i);
+	unsigned i = gw_part_at(s, b->base);
+	CUresult r = out ? CUDA_SUCCESS : gw_piece_map(s, i);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = to_device(b->base, copy, b->size, stream);
-	if (r != CUDA_SUCCESS)
+	for (unsigned k = i; r == CUDA_SUCCESS && k < gw_next_piece(s, i); k++)
+		r = copy(s, k, out, stream);
+	if (!out && r != CUDA_SUCCESS) {
+		GW_REAL(cuStreamSynchronize)(stream); /* a part may be on its way */
 		gw_piece_unmap(s, i);
+	}
 	return r;
 }
 
@@ -41,10 +50,11 @@ static void finish(uint64_t base, bool out, bool done)
 
 	if (!s)
 		return;
+	unsigned i = gw_part_at(s, base);
 	if (out == done)
-		gw_piece_unmap(s, gw_piece_at(s, base));
+		gw_piece_unmap(s, i);
 	else if (done)
-		gw_arena_drop(s, gw_piece_at(s, base));
+		gw_arena_drop(s, i, gw_next_piece(s, i));
 }
 
 /* Wait until the device has done all work of a context that is current. */
@@ -104,11 +114,11 @@ void gw_swap_settle(void)
 
 bool gw_swap_prepare(void)
 {
-	if (gw_driver_stopped())
-		return false;
-	for (struct gw_span *s = gw_spans(); s; s = s->next)
-		for (unsigned i = 0; !s->fixed && i < s->pieces; i++)
-			if (s->piece[i].handle && gw_arena_may_pin(s, i))
+	uint64_t room = gw_driver_stopped() ? 0 : gw_arena_room();
+
+	for (struct gw_span *s = room ? gw_spans() : NULL; s; s = s->next)
+		for (unsigned i = 0; !s->fixed && i < s->parts; i++)
+			if (!s->part[i].pinned && gw_part_bytes(s, i) <= room)
 				return gw_arena_pin(s, i);
 	return false;
 }

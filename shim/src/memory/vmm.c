@@ -36,6 +36,13 @@ static bool supported(void)
 	return seen == YES;
 }
 
+/* The caller holds the driver lock. */
+static void begin(void)
+{
+	if (!atomic_exchange(&in_use, true))
+		gw_context_ends = gw_spans_end;
+}
+
 /* Other requests go to the driver, which itself shall refuse a wrong one. */
 static bool is_ours(struct gw_current h, size_t bytes)
 {
@@ -68,7 +75,7 @@ static CUresult alloc_small(const struct gw_request *q, struct gw_current h, uin
 		return GW_AGAIN; /* the slot that was free is another thread's */
 	if (s)
 		gw_settle(GW_DEVICE_BYTES, reserved, GW_ADDRESS, NULL);
-	else if ((r = gw_span_make(h, GW_GRANULE, &s)) != CUDA_SUCCESS)
+	else if ((r = gw_span_make(h, GW_GRANULE, NULL, &s)) != CUDA_SUCCESS)
 		gw_settle(GW_DEVICE_BYTES, reserved, GW_ADDRESS, NULL);
 	else
 		s->slot = slot;
@@ -81,7 +88,7 @@ static CUresult alloc_large(const struct gw_request *q, struct gw_current h, uin
 			    struct gw_given *given)
 {
 	struct gw_span *s;
-	CUresult r = gw_span_make(h, reserved, &s);
+	CUresult r = gw_span_make(h, reserved, NULL, &s);
 
 	given->settled = r == CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
@@ -100,8 +107,7 @@ static CUresult alloc(const struct gw_request *q, uint64_t reserved, struct gw_g
 		return gw_alloc_plain(q, given);
 	given->kind = GW_VMM;
 	gw_driver_lock();
-	if (!atomic_exchange(&in_use, true))
-		gw_context_ends = gw_spans_end;
+	begin();
 	r = q->bytes > SMALL ? alloc_large(q, h, reserved, given) :
 			       alloc_small(q, h, reserved, given);
 	gw_driver_unlock();
@@ -178,17 +184,37 @@ void gw_vmm_pin(CUdeviceptr ptr)
 {
 	struct gw_block b;
 
+	if (!gw_vmm_in_use())
+		return;
 	gw_driver_lock();
 	struct gw_span *s = gw_span_of(ptr);
-	for (unsigned i = 0; s && !s->fixed && i < s->pieces; i++)
-		if (gw_find(GW_ADDRESS, gw_piece_base(s, i), &b)) {
-			b.kind = GW_PLAIN;
-			if (!gw_add(GW_ADDRESS, &b)) /* in the place of the movable one */
-				gw_disable("no memory for the registry");
-		}
+	if (!s && gw_find(GW_ADDRESS, ptr, &b) && b.kind == GW_MAPPED)
+		s = gw_physical_span(b.owner);
 	if (s)
-		s->fixed = true;
+		gw_span_fix(s);
 	gw_driver_unlock();
+}
+
+/* The memory of a tile pool backs sparse arrays, which know it by its handle. */
+bool gw_vmm_makes(const struct gw_memprop *how)
+{
+	return how->type == PINNED_MEMORY && how->location.type == LOCATION_DEVICE &&
+	       !(how->usage & TILE_POOL) && supported();
+}
+
+CUresult gw_vmm_make(uint64_t bytes, const struct gw_memprop *how, struct gw_span **out)
+{
+	begin();
+	return gw_span_make((struct gw_current){.device = how->location.id}, bytes, how, out);
+}
+
+struct gw_span *gw_physical_span(uint64_t memory)
+{
+	struct gw_block b;
+
+	if (!gw_find(GW_MEMORY, memory, &b) || b.base != memory || b.kind != GW_MAPPED)
+		return NULL;
+	return (struct gw_span *)(uintptr_t)b.owner;
 }
 
 void gw_vmm_reset(void)

@@ -6,6 +6,7 @@
 #define GW_VMM_H
 
 #include "memory/backend.h"
+#include "memory/span.h"
 
 extern const struct gw_backend gw_vmm_backend;
 
@@ -18,6 +19,14 @@ bool gw_vmm_range(CUdeviceptr ptr, CUdeviceptr *base, size_t *bytes);
 /* The memory at the address is shared or registered with another device: it never moves
  * again. The caller is inside the gate. */
 void gw_vmm_pin(CUdeviceptr ptr);
+
+/* Reports whether memory that the program makes this way can move. */
+bool gw_vmm_makes(const struct gw_memprop *how);
+/* Make it. The caller holds the driver lock. */
+CUresult gw_vmm_make(uint64_t bytes, const struct gw_memprop *how, struct gw_span **out);
+/* The span of memory with this number in GW_MEMORY; NULL: it cannot move. The caller holds
+ * the driver lock. */
+struct gw_span *gw_physical_span(uint64_t memory);
 
 /* In a forked child: there are no spans. */
 void gw_vmm_reset(void);

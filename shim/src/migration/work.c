@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "driver/resolve.h"
+#include "memory/arena.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/residency.h"
@@ -168,16 +169,22 @@ static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block
 {
 	CUresult r;
 
+	/* Memory of no context is copied in any. */
+	CUcontext ctx = b->ctx ? b->ctx : gw_any_context();
 	if (s->ctx)
-		return s->ctx == b->ctx;
-	r = gw_push_context(b->ctx);
+		return s->ctx == ctx;
+	if (!ctx) {
+		w->next++;
+		return false;
+	}
+	r = gw_push_context(ctx);
 	if (r != CUDA_SUCCESS) {
 		fail_of(w, b, r);
 		return false;
 	}
-	r = gw_stream(b->ctx, s->which, &s->stream);
+	r = gw_stream(ctx, s->which, &s->stream);
 	if (r == CUDA_SUCCESS) {
-		s->ctx = b->ctx;
+		s->ctx = ctx;
 		return true;
 	}
 	gw_pop_context();
@@ -416,6 +423,13 @@ bool gw_work_owed(void)
 	gw_swap_settle(); /* the program may have freed memory that was out */
 	gw_driver_unlock();
 	return owed;
+}
+
+void gw_work_keep_in(struct gw_fd file, uint64_t number)
+{
+	gw_driver_lock();
+	gw_arena_open(file, number);
+	gw_driver_unlock();
 }
 
 static bool never(void) { return false; }

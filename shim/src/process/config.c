@@ -47,6 +47,7 @@ void gw_config_read(void)
 	gw_config.chunk = number("GPUWHISK_SHIM_CHUNK", default_chunk);
 	if (gw_config.chunk < LEAST_CHUNK)
 		gw_config.chunk = default_chunk;
+	gw_config.gate_ms = number("GPUWHISK_SHIM_GATE_MS", 60000);
 	gw_config.arena = number("GPUWHISK_SHIM_ARENA", 0);
 	gw_config.limit = number("GPUWHISK_SHIM_LIMIT", 0);
 	gw_config.host_limit = number("GPUWHISK_SHIM_HOST_LIMIT", 0);

@@ -5,7 +5,8 @@
  *   GPUWHISK_SHIM_LIMIT       bytes a process may use, until a LIMIT sets other
  *   GPUWHISK_SHIM_HOST_LIMIT  the same of pinned host memory
  *   GPUWHISK_SHIM_CHUNK       most bytes moved between two polls of the socket
- *   GPUWHISK_SHIM_ARENA       bytes of host memory to pin for moves by vmm
+ *   GPUWHISK_SHIM_ARENA       bytes that a container's processes may pin for moves by vmm
+ *   GPUWHISK_SHIM_GATE_MS     that a launch waits for memory to come back
  *   GPUWHISK_SHIM_LOG         number of the descriptor to log on
  */
 #ifndef GW_CONFIG_H
@@ -19,6 +20,7 @@ struct gw_config {
 	uint64_t limit, host_limit; /* 0 is none */
 	uint64_t chunk;
 	uint64_t arena;
+	uint64_t gate_ms;
 };
 extern struct gw_config gw_config;
 

@@ -21,7 +21,7 @@ struct physical {
 };
 static struct physical *ended;
 
-enum { GRANULARITY = 2 << 20, READ_WRITE = 3 };
+enum { GRANULARITY = 2 << 20 };
 
 CUresult fake_cuMemGetAllocationGranularity(size_t *bytes, const struct gw_memprop *prop,
 					    int option)
@@ -112,7 +112,7 @@ CUresult fake_cuMemExportToShareableHandle(void *shared, CUmemHandle handle, int
  * accounts for it. */
 CUresult fake_cuMemImportFromShareableHandle(CUmemHandle *handle, void *shared, int type)
 {
-	struct gw_memprop prop = {1, 0, {LOCATION_HOST, 0}};
+	struct gw_memprop prop = {.type = 1, .location = {LOCATION_HOST, 0}};
 	struct imported *i = imports;
 	struct export *e;
 
@@ -249,6 +249,54 @@ CUresult fake_cuMemRetainAllocationHandle(CUmemHandle *handle, void *addr)
 	return x ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult fake_cuMemGetAllocationPropertiesFromHandle(struct gw_memprop *prop, CUmemHandle handle)
+{
+	fake_lock();
+	int dev = physical_of(handle)->device;
+	fake_unlock();
+	*prop = (struct gw_memprop){
+		.type = PINNED_MEMORY,
+		.location = {dev == CPU_DEVICE ? LOCATION_HOST : LOCATION_DEVICE, dev < 0 ? 0 : dev},
+	};
+	return CUDA_SUCCESS;
+}
+
+/* Nothing is sent to the other devices, but memory that is bound must lie where it says. */
+CUresult fake_cuMulticastBindMem_v2(CUmemHandle to, CUdevice dev, size_t at, CUmemHandle handle,
+				    size_t from, size_t bytes, unsigned long long flags)
+{
+	return from + bytes <= physical_of(handle)->size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult fake_cuMulticastBindMem(CUmemHandle to, size_t at, CUmemHandle handle, size_t from,
+				 size_t bytes, unsigned long long flags)
+{
+	return fake_cuMulticastBindMem_v2(to, 0, at, handle, from, bytes, flags);
+}
+CUresult fake_cuMulticastBindAddr_v2(CUmemHandle to, CUdevice dev, size_t at, CUdeviceptr ptr,
+				     size_t bytes, unsigned long long flags)
+{
+	fake_lock();
+	bool ok = mapping_of(fake_find(ptr), ptr);
+	fake_unlock();
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult fake_cuMulticastBindAddr(CUmemHandle to, size_t at, CUdeviceptr ptr, size_t bytes,
+				  unsigned long long flags)
+{
+	return fake_cuMulticastBindAddr_v2(to, 0, at, ptr, bytes, flags);
+}
+
+CUresult fake_cuLogicalEndpointBindMem(unsigned to, CUdevice dev, uint64_t at, CUmemHandle handle,
+				       uint64_t from, uint64_t bytes, unsigned long long flags)
+{
+	return fake_cuMulticastBindMem_v2(to, dev, at, handle, from, bytes, flags);
+}
+CUresult fake_cuLogicalEndpointBindAddr(unsigned to, CUdevice dev, uint64_t at, void *ptr,
+					uint64_t bytes, unsigned long long flags)
+{
+	return fake_cuMulticastBindAddr_v2(to, dev, at, (uintptr_t)ptr, bytes, flags);
+}
+
 /* They belong to the process, and outlive every context. */
 CUresult fake_cuMemAddressReserve(CUdeviceptr *ptr, size_t bytes, size_t align,
 				  CUdeviceptr at, uint64_t flags)
@@ -284,9 +332,8 @@ CUresult fake_cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult fake_cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const void *access, size_t n)
+CUresult fake_cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const struct gw_access *a, size_t n)
 {
-	const struct gw_access *a = access;
 	bool any = false;
 
 	fake_lock();

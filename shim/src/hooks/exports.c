@@ -1,0 +1,98 @@
+#include "hooks/exports.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "driver/abi.h"
+
+enum { FABRIC = 64 }; /* CUmemFabricHandle */
+
+/* The memory that this process has exported, by the identity of the export. */
+struct export {
+	int type;
+	int fd;
+	dev_t dev; /* of the descriptor's file: the program may close it, and get the */
+	ino_t ino; /* number again for another one */
+	char fabric[FABRIC];
+	uint64_t memory;
+	struct export *next;
+};
+
+static struct export *exports;
+
+void gw_forget_exports(uint64_t memory)
+{
+	for (struct export **at = &exports; *at;) {
+		struct export *e = *at;
+		if (e->memory == memory) {
+			*at = e->next;
+			free(e);
+		} else {
+			at = &e->next;
+		}
+	}
+}
+
+void gw_exports_reset(void) { exports = NULL; }
+
+/* Set out to the identity of the shared memory: a descriptor as it is given to an import,
+ * or a fabric handle's bytes. Returns false if the memory cannot be identified. */
+static bool identify(int type, const void *shared, struct export *out)
+{
+	struct stat st;
+
+	*out = (struct export){.type = type};
+	if (type == SHARED_BY_FABRIC) {
+		memcpy(out->fabric, shared, FABRIC);
+		return true;
+	}
+	out->fd = (int)(intptr_t)shared;
+	if (type != SHARED_BY_DESCRIPTOR || fstat(out->fd, &st) < 0)
+		return false;
+	out->dev = st.st_dev;
+	out->ino = st.st_ino;
+	return true;
+}
+
+static bool same(const struct export *a, const struct export *b)
+{
+	return a->type == b->type && a->fd == b->fd && a->dev == b->dev && a->ino == b->ino &&
+	       memcmp(a->fabric, b->fabric, FABRIC) == 0;
+}
+
+static struct export *find_export(const struct export *what)
+{
+	struct export *e = exports;
+
+	while (e && !same(e, what))
+		e = e->next;
+	return e;
+}
+
+void gw_record_export(int type, const void *shared, uint64_t memory)
+{
+	struct export what, *e;
+
+	/* An export writes the descriptor's number, an import takes it as the pointer. */
+	if (type == SHARED_BY_DESCRIPTOR)
+		shared = (const void *)(intptr_t)*(const int *)shared;
+	if (!identify(type, shared, &what))
+		return;
+	e = find_export(&what);
+	if (!e && (e = malloc(sizeof *e))) {
+		what.next = exports;
+		*e = what;
+		exports = e;
+	}
+	if (e)
+		e->memory = memory;
+}
+
+uint64_t gw_exported_memory(int type, const void *shared)
+{
+	struct export what, *e = identify(type, shared, &what) ? find_export(&what) : NULL;
+
+	return e ? e->memory : 0;
+}

@@ -1,0 +1,98 @@
+/*
+ * Physical memory that others may use: exported to processes, or bound to objects by which
+ * other devices reach it. It never moves again. An import of memory that this process exported
+ * gives one more handle of the same memory.
+ */
+#include "hooks/exports.h"
+#include "hooks/physical.h"
+#include "hooks/serve.h"
+
+/* Begin a call that gives memory to others, with the driver's handle for it. */
+static CUmemHandle begin(CUmemHandle handle)
+{
+	gw_handles_lock();
+	return gw_driver_handle(handle);
+}
+
+/* The driver answered that call with r. */
+static CUresult given(CUresult r, CUmemHandle handle)
+{
+	struct gw_span *s = gw_physical_span(gw_memory_of(handle));
+
+	if (r == CUDA_SUCCESS && s)
+		gw_span_fix(s);
+	gw_handles_unlock();
+	return r;
+}
+
+CUresult gw_on_physical_export(fn_cuMemExportToShareableHandle *real, void *shared,
+			       CUmemHandle handle, int type, unsigned long long flags)
+{
+	CUresult r = real(shared, begin(handle), type, flags);
+	uint64_t memory = gw_memory_of(handle);
+
+	if (r == CUDA_SUCCESS && shared && memory)
+		gw_record_export(type, shared, memory);
+	return given(r, handle);
+}
+
+/* Memory of another process is counted there. */
+CUresult gw_on_physical_import(fn_cuMemImportFromShareableHandle *real, CUmemHandle *handle,
+			       void *shared, int type)
+{
+	gw_handles_lock();
+	CUresult r = real(handle, shared, type);
+	uint64_t own = r == CUDA_SUCCESS && handle ? gw_exported_memory(type, shared) : 0;
+	if (own && gw_change_refs(GW_MEMORY, own, 1))
+		gw_add_handle(*handle, own);
+	gw_handles_unlock();
+	return r;
+}
+
+CUresult gw_on_multicast_memory(fn_cuMulticastBindMem *real, CUmemHandle to, size_t at,
+				CUmemHandle handle, size_t from, size_t bytes,
+				unsigned long long flags)
+{
+	return given(real(to, at, begin(handle), from, bytes, flags), handle);
+}
+
+CUresult gw_on_multicast_memory_on(fn_cuMulticastBindMem_v2 *real, CUmemHandle to, CUdevice dev,
+				   size_t at, CUmemHandle handle, size_t from, size_t bytes,
+				   unsigned long long flags)
+{
+	return given(real(to, dev, at, begin(handle), from, bytes, flags), handle);
+}
+
+CUresult gw_on_endpoint_memory(fn_cuLogicalEndpointBindMem *real, unsigned to, CUdevice dev,
+			       uint64_t at, CUmemHandle handle, uint64_t from, uint64_t bytes,
+			       unsigned long long flags)
+{
+	return given(real(to, dev, at, begin(handle), from, bytes, flags), handle);
+}
+
+/* The same by address. */
+static CUresult given_at(CUresult r, CUdeviceptr ptr)
+{
+	if (r == CUDA_SUCCESS)
+		gw_vmm_pin(ptr);
+	return r;
+}
+
+CUresult gw_on_multicast_address(fn_cuMulticastBindAddr *real, CUmemHandle to, size_t at,
+				 CUdeviceptr ptr, size_t bytes, unsigned long long flags)
+{
+	return given_at(real(to, at, ptr, bytes, flags), ptr);
+}
+
+CUresult gw_on_multicast_address_on(fn_cuMulticastBindAddr_v2 *real, CUmemHandle to,
+				    CUdevice dev, size_t at, CUdeviceptr ptr, size_t bytes,
+				    unsigned long long flags)
+{
+	return given_at(real(to, dev, at, ptr, bytes, flags), ptr);
+}
+
+CUresult gw_on_endpoint_address(fn_cuLogicalEndpointBindAddr *real, unsigned to, CUdevice dev,
+				uint64_t at, void *ptr, uint64_t bytes, unsigned long long flags)
+{
+	return given_at(real(to, dev, at, ptr, bytes, flags), (uintptr_t)ptr);
+}
