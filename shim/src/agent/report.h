@@ -17,9 +17,7 @@ bool gw_send_accepted(struct gw_conn *conn, const struct gw_command *c);
 /* Report the result of a command to move memory. */
 bool gw_send_done(struct gw_conn *conn, const struct gw_command *c, const struct gw_work *w,
 		  enum gw_status status);
-/* The answer to a PING, or a sign of life. */
-bool gw_send_pong(struct gw_conn *conn, uint64_t epoch);
-/* Report that the process would hold more memory than it may. */
-bool gw_send_want(struct gw_conn *conn, uint64_t number);
+/* A frame without fields: PONG or WANT. */
+bool gw_send_empty(struct gw_conn *conn, enum gw_type type, uint64_t epoch);
 
 #endif

@@ -49,7 +49,7 @@ static bool send_want(void)
 	if (!number || number == session.want_sent)
 		return true;
 	session.want_sent = number;
-	return gw_send_want(&session.conn, number);
+	return gw_send_empty(&session.conn, GW_WANT, number);
 }
 
 static enum gw_status status_of(enum gw_outcome outcome, bool cancelled)
@@ -167,7 +167,7 @@ static bool command(const struct gw_command *c)
 		session.conn.passed = GW_NO_FD;
 		return true;
 	case GW_PING:
-		return gw_send_pong(&session.conn, c->epoch);
+		return gw_send_empty(&session.conn, GW_PONG, c->epoch);
 	default:
 		return true;
 	}
@@ -240,7 +240,7 @@ static bool interrupted(void)
 /* While a part of the memory takes long. */
 static void heartbeat(void)
 {
-	if (!gw_send_pong(&session.conn, 0) || !gw_conn_flush(&session.conn))
+	if (!gw_send_empty(&session.conn, GW_PONG, 0) || !gw_conn_flush(&session.conn))
 		gw_conn_close(&session.conn);
 }
 

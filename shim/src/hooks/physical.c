@@ -27,9 +27,7 @@ static uint64_t last_memory;    /* guarded by gw_handles_lock */
 
 void gw_physical_reset(void)
 {
-	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-	handles = fresh;
+	gw_free_lock(&handles);
 	gw_exports_reset();
 }
 

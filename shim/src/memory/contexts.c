@@ -7,6 +7,7 @@
 
 #include "driver/resolve.h"
 #include "memory/graphs.h"
+#include "process/state.h"
 
 /* A process has one context per device, seldom a few more. Those beyond are
  * served without a stream of ours: their memory stays where it is. */
@@ -314,11 +315,9 @@ CUcontext gw_primary_of(CUdevice dev)
 
 void gw_contexts_reset(void)
 {
-	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-	driver = fresh;
+	gw_free_lock(&driver);
 	atomic_store(&waiting, 0);
-	contexts.mu = fresh;
+	gw_free_lock(&contexts.mu);
 	contexts.n = 0;
 	greens = NULL;
 	atomic_store(&any_green, false);

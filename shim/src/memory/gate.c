@@ -170,9 +170,7 @@ bool gw_gate_wanted(void) { return gw_gate_is_closed() && atomic_load(&waiting) 
 
 void gw_gate_reset(void)
 {
-	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-	gate.mu = fresh;
+	gw_free_lock(&gate.mu);
 	for (struct gw_seat *s = atomic_load(&seats); s; s = s->next) {
 		atomic_store(&s->inside, 0);
 		atomic_store(&s->taken, s == gw_own_seat);

@@ -1,4 +1,5 @@
 #include "memory/graphs.h"
+#include "process/state.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -173,9 +174,7 @@ void gw_remove_graphs_of(CUcontext ctx)
 
 void gw_graphs_reset(void)
 {
-	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-	graphs.mu = fresh;
+	gw_free_lock(&graphs.mu);
 	graphs.first = NULL;
 	graphs.execs = NULL;
 }

@@ -1,4 +1,5 @@
 #include "memory/limits.h"
+#include "process/state.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -215,9 +216,7 @@ struct gw_totals gw_sum(void)
 
 void gw_limits_reset(void)
 {
-	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-	books.mu = fresh;
+	gw_free_lock(&books.mu);
 	for (int kind = 0; kind < GW_KINDS; kind++)
 		books.bytes[kind] = 0;
 	for (int account = 0; account < GW_ACCOUNTS; account++)

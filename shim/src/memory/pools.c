@@ -7,6 +7,7 @@
 #include "driver/resolve.h"
 #include "memory/contexts.h"
 #include "memory/registry.h"
+#include "process/state.h"
 
 /* Any of either: a stream's capture makes a graph's memory of a pool's allocation. */
 static atomic_bool used;
@@ -147,9 +148,8 @@ void gw_pools_trim(void)
 
 void gw_pools_reset(void)
 {
-	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-	counting = known.mu = fresh;
+	gw_free_lock(&counting);
+	gw_free_lock(&known.mu);
 	known.first = NULL;
 	atomic_store(&used, false);
 }
