@@ -64,6 +64,14 @@ type Usage struct {
 	Pinned    int64 // host memory that it has pinned, which is not device memory
 }
 
+// Managed returns the managed part of Allocated, on the device or not. NVML lists it for no
+// process.
+func (u Usage) Managed() int64 { return u.Allocated - u.Plain }
+
+// Listed returns the memory that NVML lists for the process: plain memory that is on the
+// device.
+func (u Usage) Listed() int64 { return u.Plain - u.Out }
+
 // Ready returns the moves to carry out, oldest first, and the containers whose waiting
 // reservations are now granted, one entry per reservation. Each is returned once.
 func (l *Ledger) Ready() (moves []Move, standing []Container) {

@@ -12,7 +12,6 @@ char trouble[512];
 /* Entry points that the fake driver or an old driver may lack. */
 typedef CUresult fn_load(void **, const void *, unsigned, int *, void **);
 typedef CUresult fn_bus(char *, int, CUdevice);
-typedef CUresult fn_range(void *, size_t, int, CUdeviceptr, size_t);
 
 static void *driver;
 static struct {
@@ -33,7 +32,6 @@ enum {
 	ATTRIBUTE_CONCURRENT_MANAGED = 89,
 	JIT_ERROR_LOG = 5,
 	JIT_ERROR_LOG_SIZE = 6,
-	RANGE_LAST_PREFETCH = 4,
 };
 
 int64_t now(void)
@@ -295,16 +293,6 @@ bool block_check(struct block *b, uint64_t *mismatches)
 	return true;
 }
 
-int block_place(const struct block *b)
-{
-	fn_range *range = (fn_range *)entry("cuMemRangeGetAttribute");
-	int where = -2;
-
-	if (!range || range(&where, sizeof where, RANGE_LAST_PREFETCH, b->at, b->bytes))
-		return -2;
-	return where;
-}
-
 bool gemm(unsigned n, unsigned times)
 {
 	static struct block m[3];
@@ -343,33 +331,4 @@ bool copy(uint64_t bytes, int64_t *in, int64_t *out)
 	CALL(cuMemcpyDtoH_v2, pinned, b.at, b.bytes);
 	*out = now() - began;
 	return true;
-}
-
-static bool prefetch(const struct block *b, CUdevice to, int64_t *took)
-{
-	int64_t began = now();
-
-	CALL(cuMemPrefetchAsync, b->at, b->bytes, to, NULL);
-	if (!finish())
-		return false;
-	*took = now() - began;
-	return true;
-}
-
-bool move(uint64_t bytes, int64_t *in, int64_t *out)
-{
-	static struct block b;
-	int64_t first;
-
-	if (b.bytes != bytes) {
-		if (!fits(bytes))
-			return false;
-		CALL(cuMemAllocManaged, &b.at, bytes, ATTACH_GLOBAL);
-		b.bytes = bytes;
-		b.words = bytes / 4;
-		/* The first way out creates the pages of the host. */
-		if (!block_fill(&b, 1) || !prefetch(&b, CPU_DEVICE, &first) || !prefetch(&b, 0, &first))
-			return false;
-	}
-	return prefetch(&b, CPU_DEVICE, out) && prefetch(&b, 0, in);
 }

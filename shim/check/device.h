@@ -47,16 +47,12 @@ bool block_work(struct block *b, unsigned passes);
 bool block_graph(struct block *b);
 bool block_replay(struct block *b, unsigned times);
 bool block_check(struct block *b, uint64_t *mismatches);
-/* Return the target of the block's last prefetch: a device, -1 for the host, -2 if it is
- * not known. */
-int block_place(const struct block *b);
 
 /* Multiply square matrices of n rows so many times. */
 bool gemm(unsigned n, unsigned times);
-/* Measure nanoseconds each way: of a copy of pinned memory, and of managed memory that the
- * driver moves. Both keep their memory for the next call. */
+/* Measure nanoseconds each way of a copy of pinned memory. The memory is kept for the next
+ * call. */
 bool copy(uint64_t bytes, int64_t *in, int64_t *out);
-bool move(uint64_t bytes, int64_t *in, int64_t *out);
 
 int64_t now(void);
 

@@ -9,7 +9,6 @@
  *   check BLOCK            {"mismatches": wrong words, "words": all, "ns": time}
  *   graph BLOCK            {"ns": time}, records a pass as a graph
  *   replay BLOCK TIMES     {"ns": time} of so many launches of the block's graph
- *   where BLOCK            {"place": device of the last prefetch, -1 host, -2 not known}
  *   info                   {"free": bytes, "total": bytes}
  *   fft BYTES PASSES       {"ns": time} on a block of its own
  *   gemm ROWS TIMES        {"ns": time} on matrices of its own
@@ -17,8 +16,6 @@
  *   take BYTES             {"took": 1} if the driver allocates so much memory, which is
  *                          freed at once; 0 if not
  *   copy BYTES             {"in": ns, "out": ns} of a copy of pinned memory each way
- *   move BYTES             {"in": ns, "out": ns} of managed memory that the driver moves
- *                          without the shim, for comparison
  *
  * Its first line, without a command, describes the device.
  */
@@ -113,11 +110,11 @@ static void info(void)
 		refuse();
 }
 
-static void both_ways(bool (*each)(uint64_t, int64_t *, int64_t *), uint64_t bytes)
+static void copies(uint64_t bytes)
 {
 	int64_t in, out;
 
-	if (each(bytes, &in, &out))
+	if (copy(bytes, &in, &out))
 		answer("{\"in\": %lld, \"out\": %lld}", (long long)in, (long long)out);
 	else
 		refuse();
@@ -162,8 +159,6 @@ static void on_block(const char *verb, struct block *b, uint64_t n)
 		timed(block_replay(b, (unsigned)n), began);
 	else if (is(verb, "check"))
 		check(b);
-	else if (is(verb, "where"))
-		answer("{\"place\": %d}", block_place(b));
 	else if (block_free(b))
 		answer("{}");
 	else
@@ -187,12 +182,10 @@ static void execute(const char *verb, uint64_t a, uint64_t b)
 	else if (is(verb, "take"))
 		answer("{\"took\": %d}", block_taken(a));
 	else if (is(verb, "copy"))
-		both_ways(copy, a);
-	else if (is(verb, "move"))
-		both_ways(move, a);
+		copies(a);
 	else if (is(verb, "fft") || is(verb, "gemm") || is(verb, "loop"))
 		workload(verb, a, b);
-	else if (!strstr(" fill work check graph replay where free ", spaced(verb)))
+	else if (!strstr(" fill work check graph replay free ", spaced(verb)))
 		answer("{\"error\": \"unknown: %.20s\"}", verb);
 	else if (a >= used || !blocks[a].at)
 		answer("{\"error\": \"no such block\"}");

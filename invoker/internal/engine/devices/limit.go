@@ -43,11 +43,11 @@ func (b *gpuContainer) overByReport() string {
 func (b *gpuContainer) overByNVML(found map[int]observed, context int64) string {
 	managed := b.unlisted.least()
 	for _, u := range b.usage {
-		managed = min(managed+u.Allocated-u.Plain, maxUsed)
+		managed = min(managed+u.Managed(), maxUsed)
 	}
-	sum, before := b.listed(found, context)
-	b.learn(found, context, b.limit == 0 || sum+managed <= before)
-	sum, allowed := b.listed(found, context)
+	sum := sumOf(found)
+	b.learn(found, context, b.limit == 0 || sum+managed <= b.listable(found, context))
+	allowed := b.listable(found, context)
 	if over := b.beyond(sum, allowed); over != "" {
 		return over
 	}
@@ -87,22 +87,20 @@ func (m *Mover) unlisted(used, listed int64, containers ...*gpuContainer) int64 
 	rest := used - unlistedLeast - listed
 	for _, b := range containers {
 		for _, u := range b.usage {
-			managed := u.Allocated - u.Plain
-			rest -= managed + managed/unlistedShare
+			rest -= u.Managed() + u.Managed()/unlistedShare
 		}
 	}
 	return max(rest, 0)
 }
 
-// listed returns the memory that NVML lists of the container's processes, and the most that
-// it may list at their limit.
-func (b *gpuContainer) listed(found map[int]observed, context int64) (sum, allowed int64) {
-	allowed = b.limit
+// listable returns the most memory that NVML may list of the container's processes at their
+// limit.
+func (b *gpuContainer) listable(found map[int]observed, context int64) int64 {
+	most := b.limit
 	for key, s := range found {
-		sum += s.bytes
-		allowed += max(int64(s.processes)*(context+unreportedBytes), b.beside[key].bytes)
+		most += max(int64(s.processes)*(context+unreportedBytes), b.beside[key].bytes)
 	}
-	return sum, allowed
+	return most
 }
 
 // beside is the memory of a reporting process beyond its report, or of all processes that
@@ -130,7 +128,7 @@ func (b *gpuContainer) learn(found map[int]observed, context int64, within bool)
 		}
 		bytes := s.bytes
 		for _, u := range usages {
-			bytes -= u.Plain - u.Out
+			bytes -= u.Listed()
 		}
 		learned, known := b.beside[key]
 		if !known || s.processes > learned.processes {
@@ -161,7 +159,7 @@ func (b *gpuContainer) beyond(sum, allowed int64) string {
 // NVML, which lists all but managed memory. The caller holds m.mu.
 func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
 	for _, u := range b.reportedBy(key) {
-		bytes -= u.Plain - u.Out + max(u.Context, context) + unreportedBytes
+		bytes -= u.Listed() + max(u.Context, context) + unreportedBytes
 	}
 	return max(bytes, 0)
 }
@@ -177,7 +175,7 @@ const unlistedPID = math.MinInt32
 func (m *Mover) uncharge(b *gpuContainer, pid int, before, now gpu.Usage) {
 	key := min(pid, shimctl.Outside)
 	m.lower(b, hiddenPID(key), b.hidden(key, b.listing[key].bytes, m.options.Context))
-	m.lower(b, unlistedPID, b.listedOnly[unlistedPID]-max(0, now.Allocated-now.Plain-(before.Allocated-before.Plain)))
+	m.lower(b, unlistedPID, b.listedOnly[unlistedPID]-max(0, now.Managed()-before.Managed()))
 }
 
 // lower lowers the memory that was seen to so many bytes. The caller holds m.mu.

@@ -137,6 +137,14 @@ type observed struct {
 	processes int
 }
 
+// sumOf is the memory that a device lists of a container's processes.
+func sumOf(found map[int]observed) (bytes int64) {
+	for _, s := range found {
+		bytes += s.bytes
+	}
+	return bytes
+}
+
 // processKey is the key under which a process is counted: its number, or one for all
 // in other name spaces.
 func (m *Mover) processKey(p nvml.Process) int {

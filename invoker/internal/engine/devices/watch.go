@@ -136,11 +136,7 @@ func (m *Mover) observe(readings []nvml.Reading) {
 	m.forgetOwners(readings)
 	for _, b := range m.all() {
 		if used, known := m.cgroupUse(b, found[b]); known {
-			listed := int64(0)
-			for _, s := range found[b] {
-				listed += s.bytes
-			}
-			beyond[b] = m.unlisted(used, listed, b)
+			beyond[b] = m.unlisted(used, sumOf(found[b]), b)
 		}
 		if !unlisted[b.device.Index] {
 			m.charge(b, found[b], beyond[b])

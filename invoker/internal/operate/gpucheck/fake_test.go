@@ -233,7 +233,7 @@ func TestSlowLaunchesUnderTheShimAreBelow(t *testing.T) {
 	s := small(t)
 	const launch = "CUresult r = CUDA_SUCCESS;\n\tif (fake_captured(stream))"
 	s.FakeDriver = patched(t, launch, "extern int usleep(unsigned);\n\textern char *getenv(const char *);\n"+
-		"\tif (getenv(\"GPUWHISK_SHIM_SOCKET\"))\n\t\tusleep(5000);\n\t"+launch)
+		"\tif (getenv(\"GPUWHISK_SHIM_SOCKET\"))\n\t\tusleep(20);\n\t"+launch)
 	goals := RealGoals()
 	s.Goals = &goals
 	step := runStep(t, s, "overhead")

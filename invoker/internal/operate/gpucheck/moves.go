@@ -180,7 +180,7 @@ func (t *trial) counted(h holder, p *program) (all int64) {
 	beside := listed
 	for _, u := range value(p.container.Report(t.ctx)) {
 		all += u.Allocated
-		beside -= u.Plain - u.Out
+		beside -= u.Listed()
 	}
 	if h.module != "" && listed >= 0 {
 		t.judge("MiB that NVML lists beside the memory of "+h.name, float64(beside>>20), "",

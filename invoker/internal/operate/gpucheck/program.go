@@ -46,7 +46,6 @@ type answer struct {
 	Free, Total                             int64
 
 	Block, Took int
-	Location    int `json:"place"`
 	Mismatches  int64
 	NS, In, Out time.Duration
 }
