@@ -82,7 +82,7 @@ gpu-check: ## Try and measure the GPU of this machine, results in docs/results; 
 	$(BIN)/gpuwhisk gpu-check --reclaim --out docs/results $(CHECK)
 
 .PHONY: gpu-check-parts
-gpu-check-parts: shim build-gpu ## Build the parts of make gpu-check, to carry them to another machine
+gpu-check-parts: shim build-gpu
 	$(MAKE) -s -C shim/check
 
 .PHONY: images
