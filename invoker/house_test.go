@@ -102,7 +102,7 @@ var plan = map[string][]string{
 	"invoker/internal/engine/cdi":       {},
 	"invoker/internal/engine/netns":     {},
 	"invoker/internal/engine/registry":  {},
-	"invoker/internal/engine/roster":    {"invoker/lib/retry", "invoker/internal/container", "invoker/internal/engine/logs"},
+	"invoker/internal/engine/roster":    {"invoker/lib/retry", "invoker/internal/container", "invoker/internal/engine/logs", "invoker/internal/engine/registry"},
 	"invoker/internal/engine/runargs":   {},
 	"invoker/internal/operate/gpucheck": {"activation", "gpu/nvml", "gpu/shimctl", "invoker/internal/engine/mps", "invoker/lib/prettyjson"},
 	"invoker/handover":                  {"activation", "activation/etcd", "activation/fetch", "activation/kafka"},

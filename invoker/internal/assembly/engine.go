@@ -36,7 +36,17 @@ func (a *assembly) openEngine(ctx context.Context) (hooks, error) {
 	if err := a.awaitEngine(ctx); err != nil {
 		return hooks{}, err
 	}
-	return hooks{close: closer(a.engine.Close)}, a.gpus.check(a.deviceEngine)
+	h := hooks{close: closer(a.engine.Close)}
+	if e, ok := a.engine.(puller); ok {
+		h.status = func(s *status) { s.Pulls = e.Pulls() }
+	}
+	return h, a.gpus.check(a.deviceEngine)
+}
+
+// puller is an engine that pulls images.
+type puller interface {
+	// Pulls lists the images that are being pulled.
+	Pulls() []container.Pull
 }
 
 // awaitEngine opens the container engine. It waits for an engine that does not answer, like

@@ -9,6 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/forward"
 )
@@ -29,6 +30,8 @@ type status struct {
 	Records  *recordsStatus  `json:"records,omitempty"`
 	State    stateStatus     `json:"state"`
 	LogFiles *logFilesStatus `json:"logFiles,omitempty"`
+	// Pulls are the images that are being pulled.
+	Pulls []container.Pull `json:"pulls,omitempty"`
 	// Bucket is why code cannot be read from S3.
 	Bucket string          `json:"bucket,omitempty"`
 	Work   *invoker.Status `json:"work,omitempty"`

@@ -200,7 +200,7 @@ func TestChartSharesPathsWithTheNode(t *testing.T) {
 		check.Equal(t, modes["/run/gpuwhisk"], "Bidirectional")
 		check.Equal(t, modes[filepath.Dir(tt.socket)], "HostToContainer")
 		check.Equal(t, modes[tt.root], "HostToContainer")
-		for _, dir := range []string{c.State.Dir, c.Containerd.StateDir, c.Containerd.RunDir, c.Containerd.HostsDir, "/run/cdi", "/etc/cdi"} {
+		for _, dir := range []string{c.State.Dir, c.Containerd.StateDir, c.Containerd.RunDir, c.Containerd.HostsDir, filepath.Dir(c.Containerd.Config), "/run/cdi", "/etc/cdi"} {
 			covered := false
 			for host := range modes {
 				covered = covered || dir == host || strings.HasPrefix(dir, host+"/")

@@ -27,4 +27,5 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 socket: {{ $given.socket | default (ternary "/run/k3s/containerd/containerd.sock" "/run/containerd/containerd.sock" $k3s) }}
 root: {{ $given.root | default (ternary "/var/lib/rancher/k3s/agent/containerd" "/var/lib/containerd" $k3s) }}
 certs: {{ $given.certs | default (ternary "/var/lib/rancher/k3s/agent/etc/containerd/certs.d" "/etc/containerd/certs.d" $k3s) }}
+config: {{ $given.config | default (ternary "/var/lib/rancher/k3s/agent/etc/containerd/config.toml" "/etc/containerd/config.toml" $k3s) }}
 {{- end -}}

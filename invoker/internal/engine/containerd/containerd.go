@@ -23,6 +23,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/contrib/apparmor"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	cerrdefs "github.com/containerd/errdefs"
 	clog "github.com/containerd/log"
 	"github.com/sirupsen/logrus"
 	lslog "github.com/sirupsen/logrus/hooks/slog"
@@ -58,6 +59,7 @@ type Engine struct {
 	logProgram, init, profile string
 
 	registries registry.Registries
+	nodeLogins nodeLogins
 	devices    *cdi.Cache
 	network    *bridge.Network
 	roster     *roster.Roster
@@ -80,6 +82,7 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 	}
 	options.Socket = FindSocket(options.Files, options.Socket)
 	options.HostsDir = find(options.Files, options.HostsDir, hostsDirs)
+	options.Config = find(options.Files, options.Config, configs)
 	devices, err := cdi.NewCache(cdi.WithSpecDirs(options.CDIDirs...), cdi.WithAutoRefresh(false))
 	if err != nil {
 		return nil, fmt.Errorf("read CDI specifications: %w", err)
@@ -89,8 +92,16 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		registries: known, devices: devices,
 	}
 	e.clientLog = newClientLog(e.log)
-	e.roster = roster.New(roster.Options{Daemon: "containerd", Log: e.log, OpenLog: e.openLog, Waits: options.LogWaits, Remove: e.removeOnce})
-	e.creates = e.roster.NewLauncher(options.parallel(), options.Timeouts.Create)
+	e.roster = roster.New(roster.Options{
+		Daemon: "containerd", Log: e.log, OpenLog: e.openLog, Waits: options.LogWaits, Remove: e.removeOnce,
+		Ping: e.Ping, Unreachable: cerrdefs.IsUnavailable,
+		Pull: e.pull, PullLimit: options.Timeouts.Pull, LocalImages: options.LocalImages, Steps: options.Steps,
+	})
+	e.creates = e.roster.NewLauncher(options.parallel(), options.Timeouts.Create, e.launch)
+	// containerd may accept more than its library: pulls without a login still work.
+	if e.nodeLogins, err = readNodeLogins(ctx, options.Config); err != nil {
+		e.log.Warn("the registry logins of containerd's configuration are not used", "file", options.Config, "error", err)
+	}
 	if err := e.open(ctx); err != nil {
 		_ = e.Close()
 		return nil, err
@@ -205,6 +216,9 @@ func (e *Engine) Close() error {
 
 // Died delivers the containers that ended or vanished without Remove.
 func (e *Engine) Died() <-chan container.ID { return e.roster.Died() }
+
+// Pulls lists the images that are being pulled.
+func (e *Engine) Pulls() []container.Pull { return e.roster.Pulls() }
 
 // Dial connects to a container's proxy.
 func (e *Engine) Dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,63 +20,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/bridge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
-var (
-	// errNotInImage is the error of a container whose program is missing in its image.
-	errNotInImage = errors.New("executable file not found")
-	// errEnded is the error of a container whose program ended at once.
-	errEnded = errors.New("container ended at once")
-)
-
-// Create makes and starts a container. The error is a *container.CreateError
-// with the texts of OpenWhisk's DockerContainer. A container that ended at once is
-// returned beside the error.
+// Create makes and starts a container.
 func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	ctx = e.in(ctx)
-	var pullErr error
-	if spec.Pull {
-		pullErr = e.pull(ctx, spec.Image)
-		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
-			return container.Handle{}, container.NotProvisioned(err)
-		}
-		if pullErr != nil && registry.MovesOn(spec.Image) && !e.options.LocalImages {
-			return container.Handle{}, pullFailed(spec.Image, pullErr)
-		}
-	}
-	handle, err := e.creates.Launch(ctx, spec.Name, func(ctx context.Context) (container.Handle, error) { return e.launch(ctx, spec) })
-	switch {
-	case err == nil:
-		if pullErr != nil {
-			e.log.Warn("image cannot be pulled, this host's copy is used", "image", spec.Image, "error", pullErr)
-		}
-		return handle, nil
-	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
-		return container.Handle{}, container.NoProgram(spec.Image, err)
-	case errors.Is(err, errEnded): // the author's fault
-		return handle, container.EndedAtOnce(err)
-	case pullErr != nil:
-		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
-	}
-	return container.Handle{}, container.NotProvisioned(e.away(ctx, err))
-}
-
-func pullFailed(image string, err error) error {
-	return container.PullFailed(image, errors.Is(err, registry.ErrNotAllowed), err)
-}
-
-// away wraps an error of a daemon that is not there in container.ErrAway.
-func (e *Engine) away(ctx context.Context, err error) error {
-	gone := cerrdefs.IsUnavailable(err)
-	if errors.Is(err, roster.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || cerrdefs.IsDeadlineExceeded(err) {
-		gone = e.Ping(ctx) != nil && ctx.Err() == nil
-	}
-	if !gone {
-		return err
-	}
-	return fmt.Errorf("%w: %w", container.ErrAway, err)
+	return e.creates.Create(ctx, spec)
 }
 
 // launch creates and starts a container, and leaves nothing behind if that fails. ctx ends
@@ -106,7 +53,7 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 	e.roster.Remember(container.ID(b.id))
 	if err := e.start(ctx, work, b); err != nil {
 		e.roster.Forget(container.ID(b.id))
-		if undo := e.undo(work, b); undo != nil {
+		if undo := e.remove(work, b.id, at.Path); undo != nil {
 			e.log.Warn("remove container of a failed create, will try again", "container", spec.Name, "error", undo)
 			e.roster.Sweep(b.id)
 		}
@@ -116,7 +63,7 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 	handle := container.Handle{ID: container.ID(b.id), Name: spec.Name, Addr: net.JoinHostPort(at.Address, proxyPort)}
 	got, err := e.tasks().Get(work, &tasks.GetRequest{ContainerID: b.id})
 	if err == nil && got.GetProcess().GetStatus() == tasktypes.Status_STOPPED {
-		return handle, fmt.Errorf("start container %s: %w (exit code %d)", spec.Name, errEnded, got.GetProcess().GetExitStatus())
+		return handle, fmt.Errorf("start container %s: %w (exit code %d)", spec.Name, roster.ErrEnded, got.GetProcess().GetExitStatus())
 	}
 	return handle, nil
 }
@@ -181,22 +128,10 @@ func startError(err error, b build) error {
 	}
 	for _, words := range []string{"executable file not found", "no such file or directory"} {
 		if strings.Contains(text, words) && strings.Contains(text, "exec") {
-			return fmt.Errorf("%w: %w", errNotInImage, err)
+			return fmt.Errorf("%w: %w", roster.ErrNotInImage, err)
 		}
 	}
 	return err
-}
-
-// undo removes the remains of a failed start.
-func (e *Engine) undo(ctx context.Context, b build) error {
-	err := e.removeOnce(ctx, b.id)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(b.place.Path); err != nil { // released with the container
-		return nil
-	}
-	return e.network.Release(b.place)
 }
 
 // image returns an image that is unpacked. Like `docker run`, it pulls an image that is
@@ -208,7 +143,7 @@ func (e *Engine) image(ctx context.Context, spec container.Spec) (client.Image, 
 	}
 	image, err := e.api.GetImage(ctx, name)
 	if cerrdefs.IsNotFound(err) && !spec.Pull {
-		if err := e.creates.Aside(ctx, func() error { return e.pull(ctx, spec.Image) }); err != nil {
+		if err := e.creates.PullAside(ctx, spec.Image); err != nil {
 			return nil, err
 		}
 		image, err = e.api.GetImage(ctx, name)

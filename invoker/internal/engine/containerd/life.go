@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -88,11 +89,15 @@ func (e *Engine) Remove(ctx context.Context, id container.ID) error {
 	return e.roster.Remove(ctx, id)
 }
 
-func (e *Engine) removeOnce(ctx context.Context, id string) error {
+func (e *Engine) removeOnce(ctx context.Context, id string) error { return e.remove(ctx, id, "") }
+
+// remove removes a container with its files and its network namespace. The path of the
+// namespace may be empty: then the container's record or its directory has it.
+func (e *Engine) remove(ctx context.Context, id, path string) error {
 	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Remove)
 	defer cancel()
-	path, err := destroy(ctx, e.api, id)
-	if path == "" { // somebody else has removed the container
+	recorded, err := destroy(ctx, e.api, id)
+	if path = cmp.Or(path, recorded); path == "" { // somebody else has removed the container
 		text, _ := os.ReadFile(filepath.Join(e.dirOf(id), networkFile))
 		path = string(text)
 	}

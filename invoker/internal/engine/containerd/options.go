@@ -59,6 +59,10 @@ type Options struct {
 	HostsDir   string
 	Registries []string
 	Logins     string
+	// Config is containerd's own configuration. Its logins for registries and mirrors are
+	// used for the hosts for which Logins has none. Empty: the first of its usual places that
+	// exists.
+	Config string
 
 	// LocalImages has a user's image without a tag run from this host's copy where it
 	// cannot be pulled: for a developer's machine.
@@ -94,11 +98,12 @@ func (o Options) bridge() bridge.Options {
 	return bridge.Options{Name: o.Bridge, Subnets: o.Subnets, PluginDirs: o.PluginDirs, Dir: o.RunDir, Invoker: strings.TrimSuffix(o.Prefix, "_")}
 }
 
-// The usual places of the daemon's socket and of its registries' settings: containerd's
-// own, and those of k3s.
+// The usual places of the daemon's socket, of its registries' settings and of its
+// configuration: containerd's own, and those of k3s.
 var (
 	sockets   = []string{"/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"}
 	hostsDirs = []string{"/etc/containerd/certs.d", "/var/lib/rancher/k3s/agent/etc/containerd/certs.d"}
+	configs   = []string{"/etc/containerd/config.toml", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"}
 )
 
 // FindSocket returns the daemon's socket: the configured path, or else the first usual

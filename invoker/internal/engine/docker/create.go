@@ -13,71 +13,23 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
 const proxyPort = "8080" // where every action proxy listens (OpenWhisk, docs/actions-new.md)
 
-// errNotInImage is the error of a container whose program is missing in its image.
-// `docker run` reports it by exit code 127.
-var errNotInImage = errors.New("executable file not found")
-
-// errEnded is a container whose program ended before it had an address.
-var errEnded = errors.New("container ended at once")
-
 // errChanged is an image of whose environment too little was known: its name
 // means another image now.
 var errChanged = errors.New("image has changed")
 
-// Create makes and starts a container. The error is a *container.CreateError
-// with the texts of OpenWhisk's DockerContainer. A container that ended at once is
-// returned beside the error.
+// Create makes and starts a container, and begins to try whether action containers are kept
+// apart.
 func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	var pullErr error
-	if spec.Pull {
-		pullErr = e.pull(ctx, spec.Image)
-		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
-			return container.Handle{}, container.NotProvisioned(err)
-		}
-		if pullErr != nil && registry.MovesOn(spec.Image) && !e.options.LocalImages {
-			return container.Handle{}, pullFailed(spec.Image, pullErr)
-		}
-	}
-	handle, err := e.creates.Launch(ctx, spec.Name, func(ctx context.Context) (container.Handle, error) { return e.launch(ctx, spec) })
-	switch {
-	case err == nil:
+	handle, err := e.creates.Create(ctx, spec)
+	if err == nil {
 		e.tryIsolation()
-		if pullErr != nil {
-			e.log.Warn("image cannot be pulled, this host's copy is used", "image", spec.Image, "error", pullErr)
-		}
-		return handle, nil
-	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
-		return container.Handle{}, container.NoProgram(spec.Image, err)
-	case errors.Is(err, errEnded): // its author's doing, not the invoker's
-		return handle, container.EndedAtOnce(err)
-	case pullErr != nil:
-		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
 	}
-	return container.Handle{}, container.NotProvisioned(e.away(ctx, err))
-}
-
-// away wraps the error of a daemon that is away in container.ErrAway: the daemon could not
-// be reached, or did not answer in time and does not answer a ping.
-func (e *Engine) away(ctx context.Context, err error) error {
-	gone := client.IsErrConnectionFailed(err)
-	// The client takes a time limit of ours for a connection that failed.
-	if errors.Is(err, roster.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
-		gone = e.Ping(ctx) != nil && ctx.Err() == nil
-	}
-	if !gone {
-		return err
-	}
-	return fmt.Errorf("%w: %w", container.ErrAway, err)
-}
-
-func pullFailed(image string, err error) error {
-	return container.PullFailed(image, errors.Is(err, registry.ErrNotAllowed), err)
+	return handle, err
 }
 
 // launch creates, starts and inspects a container. If it fails it leaves nothing behind,
@@ -122,7 +74,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	e.roster.Remember(id)
 	inspected, err := e.start(ctx, work, id)
 	if inits && e.initMissing(err) {
-		// Without errNotInImage: the image is not to blame.
+		// Without roster.ErrNotInImage: the image is not to blame.
 		err = e.withdraw(work, id, fmt.Errorf("%w: %s", errNoInit, err))
 	}
 	if e.networkGone(err) {
@@ -144,7 +96,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 		return handle, nil
 	}
 	switch {
-	case errors.Is(err, errEnded):
+	case errors.Is(err, roster.ErrEnded):
 	case errors.Is(err, errChanged), errors.Is(err, errNoNetwork), errors.Is(err, errNoInit): // it is removed
 		e.roster.Forget(id)
 		handle = container.Handle{}
@@ -189,7 +141,7 @@ func (e *Engine) withdraw(ctx context.Context, id container.ID, reason error) er
 func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
 	id, env, err := e.createOnce(ctx, spec)
 	if !spec.Pull && cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such image") {
-		if pullErr := e.creates.Aside(ctx, func() error { return e.pull(ctx, spec.Image) }); pullErr != nil {
+		if pullErr := e.creates.PullAside(ctx, spec.Image); pullErr != nil {
 			return "", nil, errors.Join(err, pullErr)
 		}
 		id, env, err = e.createOnce(ctx, spec)
@@ -247,7 +199,7 @@ func startError(err error) error {
 	text := err.Error()
 	for _, words := range []string{"executable file not found", "no such file or directory", "system cannot find the file specified"} {
 		if strings.Contains(text, words) {
-			return fmt.Errorf("%w: %w", errNotInImage, err)
+			return fmt.Errorf("%w: %w", roster.ErrNotInImage, err)
 		}
 	}
 	return err
@@ -256,12 +208,12 @@ func startError(err error) error {
 // deviceError takes the blame off a GPU container's author where the daemon
 // misses a file of the device or of a mount, and not the program.
 func deviceError(err error) error {
-	if !errors.Is(err, errNotInImage) {
+	if !errors.Is(err, roster.ErrNotInImage) {
 		return err
 	}
 	for _, words := range []string{"nvidia", "CDI", "error mounting"} {
 		if strings.Contains(err.Error(), words) {
-			return errors.New("give the container its device: " + err.Error()) // without errNotInImage
+			return errors.New("give the container its device: " + err.Error()) // without roster.ErrNotInImage
 		}
 	}
 	return err
@@ -299,7 +251,7 @@ func address(c api.InspectResponse, network string) (string, error) {
 	}
 	err := fmt.Errorf("container has no IP address in network %q (state: %s)", network, state)
 	if c.State != nil && (c.State.Status == api.StateExited || c.State.Status == api.StateDead) {
-		return "", fmt.Errorf("%w: %w", errEnded, err)
+		return "", fmt.Errorf("%w: %w", roster.ErrEnded, err)
 	}
 	return "", err
 }

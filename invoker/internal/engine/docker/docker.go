@@ -98,7 +98,11 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 		api: api, options: options, host: host, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		images: map[string][]string{}, dial: netns.Direct,
 	}
-	e.roster = roster.New(roster.Options{Daemon: "docker", Log: e.log, OpenLog: e.logSource, Waits: options.LogWaits, Remove: e.removeOnce})
+	e.roster = roster.New(roster.Options{
+		Daemon: "docker", Log: e.log, OpenLog: e.logSource, Waits: options.LogWaits, Remove: e.removeOnce,
+		Ping: e.Ping, Unreachable: client.IsErrConnectionFailed,
+		Pull: e.pull, PullLimit: options.Timeouts.Pull, LocalImages: options.LocalImages, Steps: options.Steps,
+	})
 	return e
 }
 
@@ -113,7 +117,7 @@ func (e *Engine) greet(ctx context.Context) error {
 	}
 	info := result.Info
 	e.options.ParallelCreates = parallelCreates(e.options.ParallelCreates, info.NCPU)
-	e.creates = e.roster.NewLauncher(e.options.ParallelCreates, e.options.Timeouts.Create)
+	e.creates = e.roster.NewLauncher(e.options.ParallelCreates, e.options.Timeouts.Create, e.launch)
 	if root := info.DockerRootDir; root != "" {
 		e.options.LogDirs = append(slices.Clone(e.options.LogDirs), filepath.Join(root, "containers"))
 	}
@@ -166,3 +170,6 @@ func (e *Engine) Close() error {
 
 // Died delivers the containers that ended or vanished without Remove.
 func (e *Engine) Died() <-chan container.ID { return e.roster.Died() }
+
+// Pulls lists the images that are being pulled.
+func (e *Engine) Pulls() []container.Pull { return e.roster.Pulls() }

@@ -6,37 +6,51 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 	"github.com/moby/moby/api/pkg/authconfig"
+	"github.com/moby/moby/api/types/jsonstream"
 	registrytypes "github.com/moby/moby/api/types/registry"
 	"github.com/moby/moby/client"
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
 // pull fetches an image.
-func (e *Engine) pull(ctx context.Context, image string) error {
-	return e.roster.Pull(ctx, image, func(ctx context.Context) error { return e.pullNow(ctx, image) })
-}
-
-func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
-	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Pull)
-	defer cancel()
-	if e.options.Steps != nil {
-		ended := e.options.Steps("invoker_docker.pull", 0)
-		defer func() { ended(err) }()
-	}
-	e.log.Info("pull image", "image", image)
+func (e *Engine) pull(ctx context.Context, image string, p *roster.Progress) error {
 	login, err := e.login(ctx, image)
 	if err != nil {
 		return err
 	}
-	progress, err := e.api.ImagePull(ctx, image, client.ImagePullOptions{RegistryAuth: login})
+	stream, err := e.api.ImagePull(ctx, image, client.ImagePullOptions{RegistryAuth: login})
 	if err != nil {
 		return err
 	}
-	if err := progress.Wait(ctx); err != nil {
-		return err
+	layers := layers{}
+	for message, err := range stream.JSONMessages(ctx) {
+		if err != nil {
+			return err
+		}
+		if message.Error != nil {
+			return message.Error
+		}
+		p.Set(layers.add(message))
 	}
 	e.forgetImage(image) // the name may mean another one now
 	return nil
+}
+
+// layers has the arrived bytes and the size of each layer of a pull.
+type layers map[string]*jsonstream.Progress
+
+// add takes in a message of the daemon, and returns the sums over all layers.
+func (l layers) add(m jsonstream.Message) (done, total int64) {
+	switch known := l[m.ID]; {
+	case m.Status == "Downloading" && m.Progress != nil:
+		l[m.ID] = m.Progress
+	case m.Status == "Download complete" && known != nil:
+		known.Current = known.Total
+	}
+	for _, p := range l {
+		done, total = done+p.Current, total+p.Total
+	}
+	return done, total
 }
 
 // login asks for the login of a pull, and returns at the latest when ctx ends. A helper

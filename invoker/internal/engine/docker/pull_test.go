@@ -87,6 +87,42 @@ func TestPullIsReported(t *testing.T) {
 	check.EqualSlices(t, reported, []string{"invoker_docker.pull true", "invoker_docker.pull false"})
 }
 
+// TestPullProgress: the daemon's messages about layers become the progress of a pull.
+func TestPullProgress(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, nil)
+	goOn := make(chan struct{})
+	d.onPull = func(w http.ResponseWriter, _ string) bool {
+		for _, line := range []string{
+			`{"status":"Pulling from a/b","id":"1"}`,
+			`{"status":"Already exists","progressDetail":{},"id":"aa"}`,
+			`{"status":"Downloading","progressDetail":{"current":10,"total":100},"id":"bb"}`,
+			`{"status":"Downloading","progressDetail":{"current":7,"total":70},"id":"cc"}`,
+			`{"status":"Download complete","progressDetail":{},"id":"cc"}`,
+			`{"status":"Extracting","progressDetail":{"current":1,"total":70},"id":"cc"}`,
+		} {
+			_, _ = fmt.Fprintln(w, line)
+		}
+		w.(http.Flusher).Flush()
+		<-goOn
+		return true
+	}
+	created := make(chan error, 1)
+	spec := fakeSpec(1)
+	spec.Image, spec.Pull = "a/b:1", true
+	go func() {
+		_, err := e.Create(t.Context(), spec)
+		created <- err
+	}()
+	until(t, "the progress is known", func() bool {
+		pulls := e.Pulls()
+		return len(pulls) == 1 && pulls[0].Image == "a/b:1" && pulls[0].Bytes == 80 && pulls[0].Total == 170
+	})
+	close(goOn)
+	check.NoError(t, check.Receive(t, created))
+	check.Equal(t, len(e.Pulls()), 0)
+}
+
 func TestPullsAreShared(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)

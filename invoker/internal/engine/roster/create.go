@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
 )
 
 var (
@@ -60,23 +62,81 @@ const NoLimit = 1 << 30
 // container can be removed.
 const lateCreate = time.Minute
 
+var (
+	// ErrNotInImage is the error of a container whose program is missing in its image.
+	ErrNotInImage = errors.New("executable file not found")
+	// ErrEnded is the error of a container whose program ended before it had an address.
+	ErrEnded = errors.New("container ended at once")
+)
+
 // Launcher runs creates, a limited number at once. Its semaphore counts the free slots.
 type Launcher struct {
 	*semaphore.Weighted
 	roster *Roster
 	limit  time.Duration
+	// launch makes and starts a container. It leaves nothing behind if it fails.
+	launch func(ctx context.Context, spec container.Spec) (container.Handle, error)
 }
 
 // NewLauncher returns a launcher of so many creates at once, each with a time limit.
-func (r *Roster) NewLauncher(slots int, limit time.Duration) *Launcher {
-	return &Launcher{semaphore.NewWeighted(int64(slots)), r, limit}
+func (r *Roster) NewLauncher(slots int, limit time.Duration, launch func(ctx context.Context, spec container.Spec) (container.Handle, error)) *Launcher {
+	return &Launcher{semaphore.NewWeighted(int64(slots)), r, limit, launch}
 }
 
-// Launch waits for a slot and calls launch. If the caller gives up, launch goes on and its
+// Create makes and starts a container. The error is a *container.CreateError
+// with the texts of OpenWhisk's DockerContainer. A container that ended at once is
+// returned beside the error.
+func (l *Launcher) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	r := l.roster
+	var pullErr error
+	if spec.Pull {
+		pullErr = r.Pull(ctx, spec.Image)
+		if err := r.Away(ctx, pullErr); errors.Is(err, container.ErrAway) {
+			return container.Handle{}, container.NotProvisioned(err)
+		}
+		if pullErr != nil && registry.MovesOn(spec.Image) && !r.options.LocalImages {
+			return container.Handle{}, pullFailed(spec.Image, pullErr)
+		}
+	}
+	handle, err := l.run(ctx, spec)
+	switch {
+	case err == nil:
+		if pullErr != nil {
+			r.options.Log.Warn("image cannot be pulled, this host's copy is used", "image", spec.Image, "error", pullErr)
+		}
+		return handle, nil
+	case errors.Is(err, ErrNotInImage): // then the image is here, pulled or not
+		return container.Handle{}, container.NoProgram(spec.Image, err)
+	case errors.Is(err, ErrEnded): // the author's fault
+		return handle, container.EndedAtOnce(err)
+	case pullErr != nil:
+		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
+	}
+	return container.Handle{}, container.NotProvisioned(r.Away(ctx, err))
+}
+
+func pullFailed(image string, err error) error {
+	return container.PullFailed(image, errors.Is(err, registry.ErrNotAllowed), err)
+}
+
+// Away wraps the error of a daemon that is away in container.ErrAway: the daemon could not
+// be reached, or did not answer in time and does not answer a ping.
+func (r *Roster) Away(ctx context.Context, err error) error {
+	gone := r.options.Unreachable(err)
+	if errors.Is(err, ErrTimeout) || cerrdefs.IsDeadlineExceeded(err) {
+		gone = r.options.Ping(ctx) != nil && ctx.Err() == nil
+	}
+	if !gone {
+		return err
+	}
+	return fmt.Errorf("%w: %w", container.ErrAway, err)
+}
+
+// run waits for a slot and calls launch. If the caller gives up, launch goes on and its
 // container is removed. The container of a successful launch counts as handed out.
-func (l *Launcher) Launch(ctx context.Context, name string, launch func(ctx context.Context) (container.Handle, error)) (container.Handle, error) {
+func (l *Launcher) run(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	if err := l.Acquire(ctx, 1); err != nil {
-		return container.Handle{}, fmt.Errorf("wait to create container %s: %w", name, err)
+		return container.Handle{}, fmt.Errorf("wait to create container %s: %w", spec.Name, err)
 	}
 	ctx, cancel := Limited(ctx, l.limit)
 	defer cancel()
@@ -87,7 +147,7 @@ func (l *Launcher) Launch(ctx context.Context, name string, launch func(ctx cont
 	done := make(chan launched)
 	work := func() {
 		defer l.Release(1)
-		handle, err := launch(ctx)
+		handle, err := l.launch(ctx, spec)
 		select {
 		case done <- launched{handle, err}:
 		case <-ctx.Done():
@@ -107,15 +167,15 @@ func (l *Launcher) Launch(ctx context.Context, name string, launch func(ctx cont
 		}
 		return end.handle, end.err
 	case <-ctx.Done():
-		return container.Handle{}, fmt.Errorf("create container %s: %w", name, context.Cause(ctx))
+		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, context.Cause(ctx))
 	}
 }
 
-// Aside calls pull within a launch, and lets another create have the slot meanwhile. Its
-// wait for another slot ends, because no create keeps a slot for long.
-func (l *Launcher) Aside(ctx context.Context, pull func() error) error {
+// PullAside pulls an image within a launch, and lets another create have the slot meanwhile.
+// Its wait for another slot ends, because no create keeps a slot for long.
+func (l *Launcher) PullAside(ctx context.Context, image string) error {
 	l.Release(1)
-	err := pull()
+	err := l.roster.Pull(ctx, image)
 	_ = l.Acquire(context.WithoutCancel(ctx), 1) // fails only with its context
 	return err
 }
@@ -128,25 +188,4 @@ func (r *Roster) Outlive(ctx context.Context) (context.Context, context.CancelFu
 		context.AfterFunc(work, func() { timer.Stop() })
 	})
 	return work, func() { stop(); cancel() }
-}
-
-// Pull calls pull for an image. Callers that want the same image share one call, which goes
-// on when one caller gives up.
-func (r *Roster) Pull(ctx context.Context, image string, pull func(ctx context.Context) error) error {
-	done := r.pulls.DoChan(image, func() (any, error) {
-		if !r.enter() {
-			return nil, errClosed
-		}
-		defer r.Leave()
-		return nil, pull(r.base)
-	})
-	select {
-	case result := <-done:
-		if result.Err != nil {
-			return fmt.Errorf("pull image %s: %w", image, result.Err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("pull image %s: %w", image, context.Cause(ctx))
-	}
 }

@@ -1,6 +1,6 @@
 // Package roster lists the containers of an engine. For each container it records the
 // end, the report of that end, and the position in its log. It limits parallel creates,
-// shares pulls, repeats failed removals, and follows the daemon's events again and again.
+// shares pulls and reports their progress, repeats failed removals, and follows the daemon's events again and again.
 // The engines of Docker and of containerd share it.
 //
 // A Roster owns the goroutines that Spawn starts, and Close waits until each has ended.
@@ -34,6 +34,18 @@ type Options struct {
 	Waits   logs.Waits
 	// Remove removes a container by its id or name. Sweep calls it until it succeeds.
 	Remove func(ctx context.Context, idOrName string) error
+	Ping   func(ctx context.Context) error
+	// Unreachable reports whether an error says that the daemon cannot be reached.
+	Unreachable func(err error) bool
+
+	// Pull fetches an image and reports its progress. PullLimit is its time limit.
+	Pull      func(ctx context.Context, image string, p *Progress) error
+	PullLimit time.Duration
+	// LocalImages has a user's image without a tag run from this host's copy where it
+	// cannot be pulled.
+	LocalImages bool
+	// Steps is called for pulls. It may be nil.
+	Steps func(step string, documents int) (ended func(err error))
 }
 
 // Roster is safe for concurrent use.
@@ -51,12 +63,13 @@ type Roster struct {
 
 	mu          sync.Mutex
 	entriesByID map[container.ID]*Entry // from create to removal
+	pulling     map[*Progress]bool
 	closed      bool
 }
 
 // New returns an empty roster.
 func New(options Options) *Roster {
-	r := &Roster{options: options, died: make(chan container.ID, maxDeaths), entriesByID: map[container.ID]*Entry{}}
+	r := &Roster{options: options, died: make(chan container.ID, maxDeaths), entriesByID: map[container.ID]*Entry{}, pulling: map[*Progress]bool{}}
 	r.base, r.cancel = context.WithCancel(context.Background())
 	r.sweeper = newSweeper(options.Remove, r.Spawn)
 	return r

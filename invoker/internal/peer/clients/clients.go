@@ -115,6 +115,7 @@ func Containerd(c *config.Config, prefix, self string, log *slog.Logger) contain
 	limits.Pause, limits.Unpause = t.Pause, t.Resume
 	own := c.Containerd
 	o.Socket, o.Snapshotter, o.StateDir, o.RunDir, o.HostsDir = own.Socket, own.Snapshotter, own.StateDir, own.RunDir, own.HostsDir
+	o.Config = own.Config
 	o.Bridge, o.Subnets, o.PluginDirs, o.Init = own.Bridge, own.Subnet, own.PluginDirs, own.Init
 	o.LogProgram = own.LogProgram
 	if o.LogProgram == "" {

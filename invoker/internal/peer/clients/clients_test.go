@@ -56,14 +56,14 @@ func TestContainerd(t *testing.T) {
 		Timeouts: config.DockerTimeouts{Run: 1, Remove: 2, Pull: 3, List: 4, Inspect: 5, Pause: 6, Resume: config.Forever},
 	}
 	c.Containerd = config.Containerd{
-		Socket: "/s", Snapshotter: "native", StateDir: "/state", RunDir: "/run", HostsDir: "/hosts", Bridge: "b",
+		Socket: "/s", Snapshotter: "native", StateDir: "/state", RunDir: "/run", HostsDir: "/hosts", Config: "/config.toml", Bridge: "b",
 		Subnet: []string{"10.0.0.0/24"}, PluginDirs: []string{"/cni"}, Init: "none",
 	}
 	want := containerd.DefaultOptions()
 	times := want.Timeouts
 	times.Create, times.Remove, times.Pull, times.List, times.Inspect, times.Pause, times.Unpause = 1, 2, 3, 4, 5, 6, config.Forever
 	want = containerd.Options{
-		Socket: "/s", Prefix: "wsk0_", LogProgram: "/gpuwhisk", StateDir: "/state", RunDir: "/run", Snapshotter: "native", HostsDir: "/hosts",
+		Socket: "/s", Prefix: "wsk0_", LogProgram: "/gpuwhisk", StateDir: "/state", RunDir: "/run", Snapshotter: "native", HostsDir: "/hosts", Config: "/config.toml",
 		Bridge: "b", Subnets: []string{"10.0.0.0/24"}, PluginDirs: []string{"/cni"}, Init: "none",
 		DNSServers: []string{"10.0.0.1"}, DNSSearch: []string{"search"}, DNSOptions: []string{"option"},
 		ExtraArgs: map[string][]string{"env": {"A=1"}}, CapDrop: []string{"ALL"}, CapAdd: []string{"SYS_NICE"}, PidsLimit: 7,
