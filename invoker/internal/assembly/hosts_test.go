@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"bufio"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,17 +109,13 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 // pulled are still there after the host is killed and restarted.
 func TestSchedulerModeKillsAGPUHost(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
-	cmd, out := f.startVictim()
+	killed := f.startVictim()
 	of := f.function("slow", "1-aa", "0.0.1", gpuFunction, 256)
 	var all []activation.ID
 	for range 6 {
 		all = append(all, f.invoke(of))
 	}
-	for runs, lines := 0, bufio.NewScanner(out); runs < 2 && lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "runs") {
-			runs++
-		}
-	}
+	killed.awaitRuns(2)
 	other := f.startHost("1")
 	answered := map[activation.ID]bool{}
 	for len(answered) < 2 { // the first one pulls three before a run has ended
@@ -132,8 +127,7 @@ func TestSchedulerModeKillsAGPUHost(t *testing.T) {
 			t.Fatalf("%d are answered; the scheduler saw %+v", len(answered), seen)
 		}
 	}
-	check.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
+	killed.kill()
 	first := f.start()
 	for _, id := range all {
 		if !answered[id] {

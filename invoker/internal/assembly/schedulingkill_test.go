@@ -3,7 +3,6 @@ package assembly
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -18,43 +17,61 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// victim is an invoker in a process of its own, of which each run prints a line and
-// never ends.
-const victim = "GPUWHISK_SCHEDULING_VICTIM"
+// victimEnvironment names the variable with the environment of a victim, one setting in a
+// line.
+const victimEnvironment = "GPUWHISK_SCHEDULING_VICTIM"
 
-// startVictim starts one, and returns when it is up.
-func (f *scheduling) startVictim() (*exec.Cmd, io.Reader) {
+// victim is an invoker in its own process. Each run prints a line and never ends.
+type victim struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+}
+
+// startVictim starts a victim. It returns when schedulers see that the victim is up.
+func (f *scheduling) startVictim() victim {
 	f.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSchedulerModeSurvivesAKill$")
-	cmd.Env = append(os.Environ(), victim+"="+strings.Join(f.environ, "\n"))
+	cmd.Env = append(os.Environ(), victimEnvironment+"="+strings.Join(f.environ, "\n"))
 	out, err := cmd.StdoutPipe()
 	check.NoError(f, err)
 	check.NoError(f, cmd.Start())
 	f.until("the invoker is up", func() bool { return f.health().Status == activation.Up })
-	return cmd, out
+	return victim{f, cmd, bufio.NewScanner(out)}
+}
+
+// awaitRuns blocks until the given number of runs have begun.
+func (v victim) awaitRuns(n int) {
+	for runs := 0; runs < n && v.lines.Scan(); {
+		if strings.HasPrefix(v.lines.Text(), "runs") {
+			runs++
+		}
+	}
+}
+
+// kill kills the process and waits for its end.
+func (v victim) kill() {
+	v.t.Helper()
+	check.NoError(v.t, v.cmd.Process.Kill())
+	_ = v.cmd.Wait()
 }
 
 // TestSchedulerModeSurvivesAKill: no fetched activation is lost, whether it ran or not, and
 // none has two records.
 func TestSchedulerModeSurvivesAKill(t *testing.T) {
-	if environ := os.Getenv(victim); environ != "" {
+	if environ := os.Getenv(victimEnvironment); environ != "" {
 		beKilled(t, strings.Split(environ, "\n"))
 	}
 	f := newScheduling(t)
 	f.scheduler.SetLimit("guest", 3)
-	cmd, out := f.startVictim()
+	killed := f.startVictim()
 	of := f.function("hello", "1-aa", "0.0.1", `{"key":"rerun","value":true}`, 256)
 	var all []activation.ID
 	for range 5 {
 		all = append(all, f.invoke(of))
 	}
-	for runs, lines := 0, bufio.NewScanner(out); runs < 3 && lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "runs") {
-			runs++
-		}
-	}
-	check.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
+	killed.awaitRuns(3)
+	killed.kill()
 	r := f.start()
 	for _, id := range all {
 		f.succeeded(id)
