@@ -23,7 +23,7 @@ type spread struct{}
 
 func (spread) Work(f FlowID) Work {
 	p := Placement{Setup: time.Duration(len(f.Function)*len(f.Function)) * time.Millisecond, Fits: true}
-	return testWork{1, func(int) Placement { return p }}
+	return testWork{devices: 1, at: func(int) Placement { return p }}
 }
 
 func newLoad(tb testing.TB, policy string, flows, queued int) *load {

@@ -72,7 +72,7 @@ func (v *virtualTime) enter(l *level) {
 // are called a few times each would hold global virtual time where it is, and stop those
 // that have led by T for as long as new ones come. The bound allows for a lead of T.
 func (s *Scheduler) enter(f *flow) {
-	_, f.need, _ = f.work.Outlook()
+	f.need = f.work.Outlook().Need
 	f.virtualTime.enter(&f.group.level)
 	equals := int64(math.MaxInt64)
 	for _, i := range s.backlog {
@@ -111,9 +111,9 @@ func (s *Scheduler) survey() {
 		g.level.reset()
 	}
 	for _, f := range s.backlog {
-		setup, need, servable := f.work.Outlook()
-		f.setup, f.need = clamped(setup), need
-		if f.backoff.pausing() || !servable || len(s.devices) == 0 {
+		o := f.work.Outlook()
+		f.setup, f.need, f.plain = clamped(o.Setup), o.Need, o.Plain
+		if f.backoff.pausing() || !o.Servable || len(s.devices) == 0 {
 			f.setCompetes(false, s)
 			continue
 		}
@@ -122,10 +122,16 @@ func (s *Scheduler) survey() {
 	}
 	s.surveyGroups()
 	s.charged = false
+	s.beyond = s.beyond[:0]
 	for _, f := range s.backlog {
-		f.inside = f.competes && s.inside(f)
 		f.ahead = f.vt-f.group.level.least > s.overrun
-		s.setDirty(f)
+		f.inside = f.competes && !f.ahead && s.groupInside(f.group)
+		if f.inside != (f.reported == Active) {
+			s.setDirty(f)
+		}
+		if f.competes && !f.inside {
+			s.beyond = append(s.beyond, f)
+		}
 	}
 }
 

@@ -37,11 +37,11 @@ type homeWork struct {
 	resident bool // home is a device
 }
 
-func (w *homeWork) Outlook() (setup time.Duration, need int64, servable bool) {
+func (w *homeWork) Outlook() Outlook {
 	if w.resident {
-		return 0, 0, true
+		return Outlook{Servable: true}
 	}
-	return time.Second, 0, true
+	return Outlook{Setup: time.Second, Servable: true}
 }
 
 func (w *homeWork) Placement(device int) Placement {

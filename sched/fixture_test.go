@@ -20,10 +20,15 @@ type fixture struct {
 	unfit   [][]bool
 	cold    []time.Duration
 	swap    time.Duration
+	room    []int64 // of each device, for plain flows
+	free    []int64
 }
 
 func newFixture(rng *rand.Rand, flows, devices int) *fixture {
 	w := &fixture{index: map[FlowID]int{}, devices: devices, swap: 150 * time.Millisecond}
+	for range devices {
+		w.room, w.free = append(w.room, 20), append(w.free, 20)
+	}
 	for i := range flows {
 		id := FlowID{fmt.Sprintf("ns%d", i%4), fmt.Sprintf("fn%02d", i)}
 		w.flows = append(w.flows, id)
@@ -39,28 +44,36 @@ func newFixture(rng *rand.Rand, flows, devices int) *fixture {
 }
 
 func (w *fixture) Work(id FlowID) Work {
-	return testWork{w.devices, func(d int) Placement { return w.placement(w.index[id], d) }}
+	i := w.index[id]
+	return testWork{w.devices, func(d int) Placement { return w.placement(i, d) }, w.plain(i)}
 }
 
 // testWork is a flow by its placements.
 type testWork struct {
 	devices int
 	at      func(device int) Placement
+	plain   bool
 }
 
 func (w testWork) Placement(device int) Placement { return w.at(device) }
 
-func (w testWork) Outlook() (setup time.Duration, need int64, servable bool) {
-	setup = limit
+func (w testWork) Outlook() Outlook {
+	o := Outlook{Setup: limit, Plain: w.plain}
 	for d := range w.devices {
 		p := w.at(d)
-		setup, need = min(setup, p.Setup), max(need, p.Need)
-		servable = servable || p.Lacks&LacksDevice == 0
+		o.Setup, o.Need = min(o.Setup, p.Setup), max(o.Need, p.Need)
+		o.Servable = o.Servable || p.Lacks&LacksDevice == 0
 	}
-	return setup, need, servable
+	return o
 }
 
+// plain is whether a flow is served without containers, and fits where there is room for it.
+func (w *fixture) plain(i int) bool { return i%3 == 1 }
+
 func (w *fixture) placement(i, d int) Placement {
+	if w.plain(i) {
+		return w.plainPlacement(int64(i+1), d)
+	}
 	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Need: int64(i + 1), Room: 20, Shares: i%5 == 0}
 	switch {
 	case w.unfit[i][d]:
@@ -77,6 +90,18 @@ func (w *fixture) placement(i, d int) Placement {
 		f.Start = BusyCold
 	}
 	return f
+}
+
+func (w *fixture) plainPlacement(need int64, d int) Placement {
+	p := Placement{Start: Cold, Setup: w.swap, Need: need, Room: w.room[d]}
+	switch {
+	case need > w.room[d]:
+		p.Lacks = LacksDevice
+	case need > w.free[d]:
+		p.Lacks = LacksMemory
+	}
+	p.Fits = p.Lacks == 0
+	return p
 }
 
 func (w *fixture) granted(c Choice) {
@@ -97,7 +122,10 @@ func (w *fixture) ended(c Choice) {
 // meddle changes something behind the policy's back and names the flow.
 func (w *fixture) meddle(rng *rand.Rand) FlowID {
 	i, d := rng.IntN(len(w.flows)), rng.IntN(w.devices)
-	switch rng.IntN(6) {
+	switch rng.IntN(8) {
+	case 6, 7:
+		w.room[d] = int64(rng.IntN(len(w.flows) + 1))
+		w.free[d] = rng.Int64N(w.room[d] + 1)
 	case 0:
 		w.idle[i][d] = 0
 	case 1:

@@ -40,6 +40,7 @@ type flow struct {
 	virtualTime
 	setup    int64 // least setup on any device, as of the last survey
 	need     int64 // memory that a run needs, as of the last survey
+	plain    bool  // as View.Outlook has it, as of the last survey
 	inside   bool  // it and its namespace led by at most T, as of the last survey
 	ahead    bool  // it led the others of its namespace by more than T
 	dirty    bool  // in Scheduler.changed

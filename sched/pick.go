@@ -2,6 +2,8 @@ package sched
 
 import (
 	"cmp"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -38,7 +40,7 @@ func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 		return Choice{}, false
 	}
 	s.survey()
-	s.waiters = s.waiters[:0]
+	s.waiters, s.unfit = s.waiters[:0], needs{math.MaxInt64, math.MinInt64}
 	for _, d := range s.devices {
 		d.awaited.reset()
 		d.held = d.held[:0]
@@ -58,11 +60,11 @@ func (s *Scheduler) choose() (candidate, Rule) {
 	if !s.rules.window {
 		return s.chooseInOrder(), RuleOrder
 	}
-	if best := s.best(func(f *flow) bool { return f.inside }, s.orderRank); best.flow != nil {
+	if best := s.best(s.backlog, func(f *flow) bool { return f.inside }, s.orderRank); best.flow != nil {
 		return best, RuleOrder
 	}
-	best := s.best(func(f *flow) bool { return !f.inside && !f.ahead }, s.beyondRank)
-	if other := s.best(func(f *flow) bool { return !f.inside && f.ahead }, s.beyondRank); best.flow == nil || other.flow != nil && other.rank.before(&best.rank) {
+	best := s.best(s.beyond, func(f *flow) bool { return !f.ahead }, s.beyondRank)
+	if other := s.best(s.beyond, func(f *flow) bool { return f.ahead }, s.beyondRank); best.flow == nil || other.flow != nil && other.rank.before(&best.rank) {
 		best = other
 	}
 	if best.flow == nil {
@@ -99,8 +101,9 @@ func (s *Scheduler) passedOver(by *flow) (first candidate) {
 // of its turn: the others do not start where they delay it.
 func (s *Scheduler) chooseInOrder() candidate {
 	var first candidate
+	var r rank
 	for _, f := range s.backlog {
-		if r := s.orderRank(f); f.competes && (first.flow == nil || r.before(&first.rank)) {
+		if s.orderRank(f, &r); f.competes && (first.flow == nil || r.before(&first.rank)) {
 			first = candidate{flow: f, rank: r}
 		}
 	}
@@ -111,17 +114,18 @@ func (s *Scheduler) chooseInOrder() candidate {
 	if first.device, first.placement, ok = s.fit(first.flow, false); ok {
 		return first
 	}
-	return s.best(func(f *flow) bool { return f != first.flow }, s.orderRank)
+	return s.best(s.backlog, func(f *flow) bool { return f != first.flow }, s.orderRank)
 }
 
-// best goes through the flows that compete and pass a condition, and returns the first that
-// can start.
-func (s *Scheduler) best(among func(*flow) bool, rankOf func(*flow) rank) (best candidate) {
-	for _, f := range s.backlog {
-		if !f.competes || !among(f) {
+// best goes through the flows of a list that compete and pass a condition, and returns the
+// first that can start.
+func (s *Scheduler) best(flows []*flow, among func(*flow) bool, rankOf func(*flow, *rank)) (best candidate) {
+	var r rank
+	for _, f := range flows {
+		if !f.competes || !among(f) || f.plain && (f.inside || f.ahead) && s.unfit.has(f.need) {
 			continue
 		}
-		r := rankOf(f)
+		rankOf(f, &r)
 		if best.flow != nil && !r.before(&best.rank) {
 			continue
 		}
@@ -133,15 +137,15 @@ func (s *Scheduler) best(among func(*flow) bool, rankOf func(*flow) rank) (best 
 }
 
 // orderRank is a flow's position inside the window: the policy's order, then the older head.
-func (s *Scheduler) orderRank(f *flow) rank {
+func (s *Scheduler) orderRank(f *flow, r *rank) {
 	k := s.rules.key(s, f)
-	return rank{k[0], k[1], k[2], f.head().seq}
+	r[0], r[1], r[2], r[3] = k[0], k[1], k[2], f.head().seq
 }
 
 // beyondRank is a flow's position beyond the window. Namespaces inside the window come
 // first, then those of least virtual time; the same holds for the flows of each.
-func (s *Scheduler) beyondRank(f *flow) rank {
-	r := rank{1, f.group.vt, f.group.serial, 1, f.vt, 0, f.head().seq}
+func (s *Scheduler) beyondRank(f *flow, r *rank) {
+	*r = rank{1, f.group.vt, f.group.serial, 1, f.vt, 0, f.head().seq}
 	if s.groupInside(f.group) {
 		r[0] = 0
 	}
@@ -149,7 +153,6 @@ func (s *Scheduler) beyondRank(f *flow) rank {
 		k := s.rules.key(s, f)
 		r[3], r[4], r[5] = 0, k[0], k[1]
 	}
-	return r
 }
 
 // fit chooses the device with a free token where the flow fits and starts soonest; among
@@ -172,6 +175,9 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 			best, p = d, at
 		}
 	}
+	if f.plain && f.inside && len(s.misfits) == len(s.free) {
+		s.unfit.add(f.need, s.misfits)
+	}
 	switch {
 	case best == nil && !f.ahead && (s.rules.window || !beyond):
 		for _, m := range s.misfits {
@@ -183,9 +189,11 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 	case best == nil:
 		return nil, Placement{}, false
 	case s.shouldWait(f, p):
-		w := candidate{f, best, p, s.beyondRank(f)}
+		w := candidate{flow: f, device: best, placement: p}
 		if f.inside {
-			w.rank = s.orderRank(f)
+			s.orderRank(f, &w.rank)
+		} else {
+			s.beyondRank(f, &w.rank)
 		}
 		s.waiters = append(s.waiters, w)
 		return nil, Placement{}, false
@@ -198,6 +206,19 @@ type misfit struct {
 	device *device
 	lacks  Lack
 	need   int64
+}
+
+// needs are a range of device memory. Plain flows whose needs lie within it fit on no free
+// device and want nothing there that is not noted: there may be thousands.
+type needs struct{ least, most int64 }
+
+func (n *needs) has(need int64) bool { return need >= n.least && need <= n.most }
+
+// add extends the range to a need, unless a device is too small for it.
+func (n *needs) add(need int64, on []misfit) {
+	if !slices.ContainsFunc(on, func(m misfit) bool { return m.lacks&LacksDevice != 0 }) {
+		n.least, n.most = min(n.least, need), max(n.most, need)
+	}
 }
 
 // sooner orders two devices for a flow.

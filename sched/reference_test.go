@@ -120,7 +120,7 @@ func (r *reference) compete() {
 		if f.queue.Len() == 0 || f.backoff.pausing() || len(s.devices) == 0 {
 			continue
 		}
-		if _, _, servable := f.work.Outlook(); !servable {
+		if !f.work.Outlook().Servable {
 			continue
 		}
 		i := &refFlow{flow: f, vt: f.virtualTime.vt, spaceVT: f.group.virtualTime.vt, held: map[*device]bool{}}
@@ -176,8 +176,7 @@ func (r *reference) key(f *refFlow) []int64 {
 	case !r.s.cfg.Shortest:
 		return []int64{running, -int64(f.queue.Len())}
 	}
-	setup, _, _ := f.work.Outlook()
-	cost := r.s.expected(f.flow) + 8*int64(min(max(setup, 0), limit))
+	cost := r.s.expected(f.flow) + 8*int64(min(max(f.work.Outlook().Setup, 0), limit))
 	steps := 0
 	for c := cost >> 20; c > 0; c /= 2 {
 		steps++

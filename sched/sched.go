@@ -68,14 +68,25 @@ type View interface {
 	Work(flow FlowID) Work
 }
 
+// Outlook describes a flow for all devices together.
+type Outlook struct {
+	Setup time.Duration // the least of a start on any device
+	Need  int64         // device memory that a run needs
+	// Servable means that some device could serve the flow now, or once the current runs
+	// there have ended.
+	Servable bool
+	// Plain means that whether a run fits on a device depends on Need alone: the flow has no
+	// container, no limit and enough host memory. Of two such flows, a device that the
+	// smaller one does not fit has no place for the larger one.
+	Plain bool
+}
+
 // Work is a flow with work queued, seen by the owner of containers and memory. A Scheduler
 // calls it from inside Next and Explain, for every such flow: it must return at once, must
 // not call back and changes nothing.
 type Work interface {
-	// Outlook is the least set-up of a start on any device, the device memory that a run
-	// needs, and whether some device could serve the flow now or once the current runs there
-	// have ended.
-	Outlook() (setup time.Duration, need int64, servable bool)
+	// Outlook describes the flow for all devices together.
+	Outlook() Outlook
 	// Placement describes a start of the flow's next invocation on a device.
 	Placement(device int) Placement
 }

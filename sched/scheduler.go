@@ -30,6 +30,7 @@ type Scheduler struct {
 
 	flows     map[FlowID]*flow
 	backlog   []*flow // those with something queued, in no order
+	beyond    []*flow // those of them that compete beyond the window, as of the last survey
 	groups    map[string]*group
 	spaces    []*group // those with something queued, in no order
 	nsWeights map[string]float64
@@ -44,6 +45,7 @@ type Scheduler struct {
 	devices   []*device   // by index
 	free      []*device   // those with a free token, in this call of Next
 	misfits   []misfit    // buffer
+	unfit     needs       // which no free device has room for, in this call of Next
 	waiters   []candidate // that could start and wait, in this call of Next
 	waitUntil int64       // earliest end of a wait seen by Next
 
@@ -206,6 +208,6 @@ func (s *Scheduler) usual(f *flow) int64 {
 // and starts at once.
 type everywhere struct{}
 
-func (everywhere) Work(FlowID) Work                      { return everywhere{} }
-func (everywhere) Outlook() (time.Duration, int64, bool) { return 0, 0, true }
-func (everywhere) Placement(int) Placement               { return Placement{Fits: true} }
+func (everywhere) Work(FlowID) Work        { return everywhere{} }
+func (everywhere) Outlook() Outlook        { return Outlook{Servable: true} }
+func (everywhere) Placement(int) Placement { return Placement{Fits: true} }

@@ -57,8 +57,8 @@ func (a answersOf) Placement(device int) Placement {
 	return Placement{Fits: true}
 }
 
-func (a answersOf) Outlook() (setup time.Duration, need int64, servable bool) {
-	setup = limit
+func (a answersOf) Outlook() Outlook {
+	setup := limit
 	for key, p := range a.of {
 		if strings.HasPrefix(key, a.function+" ") {
 			setup = min(setup, p.Setup)
@@ -67,7 +67,7 @@ func (a answersOf) Outlook() (setup time.Duration, need int64, servable bool) {
 	if setup == limit {
 		setup = 0
 	}
-	return setup, 0, true
+	return Outlook{Setup: setup, Servable: true}
 }
 
 // script is one subject with the state of a file's commands.

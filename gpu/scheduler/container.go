@@ -226,7 +226,7 @@ func (s *Scheduler) removed(c *container) {
 	c.dev.containers = without(c.dev.containers, c)
 	c.rev.dropContainer(c)
 	c.dev.ledger.Gone(s.now, c.id)
-	c.dev.resized()
+	s.resized(c.dev)
 	c.rev.flow.prune()
 	s.forget(c.rev.flow)
 }

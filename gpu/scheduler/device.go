@@ -47,7 +47,7 @@ func newDevice(d gpu.Device, cfg *Config) (dev *device, err error) {
 	if dev.tokens, err = gpu.NewTokens(tokens); err != nil {
 		return nil, err
 	}
-	dev.d, dev.usable = dev.tokens.D(), d.MemoryBytes
+	dev.d = dev.tokens.D()
 	return dev, nil
 }
 
@@ -62,7 +62,7 @@ func (s *Scheduler) sampled(dev *device, e Event) {
 	t := dev.ledger.Totals()
 	if n := dev.foreign.Read(e.Used, t.Resident+t.Context, t.MovedOut, dev.ledger.Quiet()); n != t.Foreign {
 		dev.ledger.SetForeign(s.now, n)
-		dev.resized()
+		s.resized(dev)
 	}
 }
 
@@ -97,6 +97,7 @@ func (s *Scheduler) deviceBack(dev *device, e Event) {
 	// Its old containers are gone or being removed.
 	s.lost--
 	dev.d = dev.tokens.D()
+	s.resized(dev)
 	s.policy.AddDevice(s.now, dev.Index, dev.d)
 }
 
@@ -122,7 +123,7 @@ func (s *Scheduler) lose(dev *device, why string) {
 	}
 	dev.foreign, dev.used = gpu.ExternalUsage{}, -1
 	dev.ledger.SetForeign(s.now, 0)
-	dev.resized()
+	s.resized(dev)
 }
 
 // enter adds a run to the runs that share the device.

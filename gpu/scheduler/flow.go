@@ -25,9 +25,9 @@ type invocation struct {
 
 // flow is one function as one namespace invokes it, with its queue and its revisions.
 type flow struct {
-	id     sched.FlowID
 	space  *namespace
 	revs   []*revision // the newest last
+	id     sched.FlowID
 	weight float64
 	demand gpu.Demand
 
@@ -41,6 +41,7 @@ type flow struct {
 
 // namespace lists its flows.
 type namespace struct {
+	s              *Scheduler
 	name           string
 	limit          int64   // of its device memory, 0 for none
 	flows          int     // with and without containers
@@ -76,7 +77,7 @@ func (s *Scheduler) flow(id sched.FlowID) *flow {
 	// The id may be a part of a message, which would stay as long as the flow.
 	ns := s.namespaces[id.Namespace]
 	if ns == nil {
-		ns = &namespace{name: strings.Clone(id.Namespace)}
+		ns = &namespace{s: s, name: strings.Clone(id.Namespace)}
 		ns.limit = s.namespaceLimit(ns.name)
 		s.namespaces[ns.name] = ns
 	}

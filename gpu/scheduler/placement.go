@@ -7,48 +7,38 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// work presents a flow to the policy.
-type work struct {
-	s *Scheduler
-	f *flow
-}
+// Work returns a flow for the policy, which names only flows of queued invocations.
+func (s *Scheduler) Work(id sched.FlowID) sched.Work { return s.flows[id] }
 
-// Work returns a flow for the policy. An unknown flow fits nowhere.
-func (s *Scheduler) Work(id sched.FlowID) sched.Work { return work{s, s.flows[id]} }
-
-// Outlook returns the smallest set-up time of a start on any device, the device memory that a
-// run needs, and whether some device could serve the flow now or after its present runs.
-func (w work) Outlook() (setup time.Duration, bytes int64, servable bool) {
-	s, f := w.s, w.f
-	if f == nil {
-		return 0, 0, false
-	}
-	rev := f.next()
-	setup = seconds(rev.cold.Expected())
+// Outlook describes the flow's next invocation for all devices together.
+func (f *flow) Outlook() sched.Outlook {
+	s, rev := f.space.s, f.next()
 	need, hostless := s.need(nil, rev, nil), s.hostless(rev)
+	o := sched.Outlook{Setup: seconds(rev.cold.Expected()), Need: need.Bytes + need.Context}
+	if len(rev.containers) == 0 {
+		tooBig := o.Need > s.largest
+		o.Servable = !hostless && s.Usable() && (tooBig || o.Need <= s.roomiest)
+		o.Plain = !tooBig && f.space.limit == 0 && s.affords(rev)
+		return o
+	}
 	for _, dev := range s.devices {
 		if dev.lost != "" {
 			continue
 		}
-		if len(rev.containers) > 0 {
-			if own, kind, _ := s.serving(dev, rev); own != nil {
-				setup = min(setup, rev.setup(dev, own, kind))
-				servable = servable || !s.unfit(dev, s.need(dev, rev, own))
-				continue
-			}
+		if own, kind, _ := s.serving(dev, rev); own != nil {
+			o.Setup = min(o.Setup, rev.setup(dev, own, kind))
+			o.Servable = o.Servable || !s.unfit(dev, s.need(dev, rev, own))
+			continue
 		}
-		servable = servable || !hostless && !s.unfit(dev, need)
+		o.Servable = o.Servable || !hostless && !s.unfit(dev, need)
 	}
-	return setup, need.Bytes + need.Context, servable
+	return o
 }
 
 // Placement describes a start of the flow's next invocation on a device.
-func (w work) Placement(index int) sched.Placement {
-	s, f := w.s, w.f
-	if f == nil {
-		return sched.Placement{Lacks: sched.LacksDevice}
-	}
-	dev, rev := s.devices[index], f.next()
+func (f *flow) Placement(index int) sched.Placement {
+	s, rev := f.space.s, f.next()
+	dev := s.devices[index]
 	own, kind := (*container)(nil), sched.Cold
 	if len(rev.containers) > 0 {
 		own, kind, _ = s.serving(dev, rev)
@@ -157,8 +147,13 @@ func (s *Scheduler) hostless(rev *revision) bool {
 }
 
 // resized handles a change of the memory that a device has for containers.
-func (dev *device) resized() {
-	dev.usable = dev.ledger.Usable()
+func (s *Scheduler) resized(dev *device) {
+	dev.usable, s.roomiest = dev.ledger.Usable(), 0
+	for _, d := range s.devices {
+		if d.lost == "" {
+			s.roomiest = max(s.roomiest, d.usable)
+		}
+	}
 }
 
 // hasSlot reports whether the device has a slot for a new container, or an idle container to

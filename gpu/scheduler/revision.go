@@ -8,17 +8,19 @@ import (
 
 // revision is one revision of a function. Only invocations of the same revision may share a
 // container.
+//
+// Each decision reads the first fields of all revisions with queued work.
 type revision struct {
 	flow        *flow
-	key         string
 	hostMB      int
-	width       int
 	noShim      bool
 	unstartable bool  // its last run could not be started
 	hint        int64 // the memory to reserve until a run was measured
 	cold        gpu.ColdStart
 	containers  []*container // not gone, in the order of their creation
 	measured    gpu.Footprint
+	key         string
+	width       int
 	invocations int // queued and running
 }
 

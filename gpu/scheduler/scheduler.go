@@ -39,6 +39,8 @@ type Scheduler struct {
 	policy  Policy
 	devices []*device
 	largest int64 // bytes of the largest device, lost or not
+	// roomiest is the most memory that a device that is not lost has for containers.
+	roomiest int64
 
 	invocations map[uint64]*invocation
 	seq         uint64 // number of the last invocation
@@ -104,6 +106,7 @@ func New(cfg Config) (*Scheduler, error) {
 		}
 		s.devices = append(s.devices, dev)
 		s.largest = max(s.largest, d.MemoryBytes)
+		s.resized(dev)
 		policy.AddDevice(0, d.Index, dev.d)
 	}
 	return s, nil
@@ -249,7 +252,7 @@ func (s *Scheduler) tick() {
 	for _, dev := range s.devices {
 		dev.ledger.Tick(s.now)
 		s.reportOverdue(dev)
-		dev.resized()
+		s.resized(dev)
 	}
 	for c, _, _ := s.expiredIdle(); c != nil; c, _, _ = s.expiredIdle() {
 		s.remove(c)
