@@ -208,13 +208,13 @@ func flowStatuses(core *scheduler.Scheduler) []*FlowStatus {
 	slices.SortFunc(ids, func(a, b sched.FlowID) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Function, b.Function))
 	})
-	all := make([]*FlowStatus, 0, len(ids))
+	all, explain := make([]*FlowStatus, 0, len(ids)), core.Explainer()
 	for _, id := range ids {
 		f, ok := core.Flow(id)
 		if !ok {
 			continue
 		}
-		why := core.Explain(id)
+		why := explain(id)
 		by := ""
 		if f.PassedOver > 0 {
 			by = f.PassedBy.String()

@@ -7,13 +7,31 @@ import (
 
 // Explain is the rule that delays a flow now and the rule that chose it last. It calls
 // View, and changes nothing that a decision depends on.
-func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
+func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason { return s.Explainer(now)(id) }
+
+// Explainer is Explain for many flows, until the next event. It goes through all flows once
+// for each answer that they share.
+func (s *Scheduler) Explainer(now time.Duration) func(FlowID) Reason {
 	s.clock(now)
+	s.refresh()
+	e := &explainer{s: s, behind: map[*group]FlowID{}}
+	return e.explain
+}
+
+// explainer has the answers that flows share.
+type explainer struct {
+	s      *Scheduler
+	first  *flow // once it was sought
+	sought bool
+	behind map[*group]FlowID // the flow served least of a namespace, nil for all of them
+}
+
+func (e *explainer) explain(id FlowID) Reason {
+	s := e.s
 	f := s.flows[id]
 	if f == nil {
 		return Reason{Flow: id, State: Inactive, Rule: RuleEmpty}
 	}
-	s.refresh()
 	g := f.group
 	r := Reason{
 		Flow: id, State: s.state(f), Last: f.last, LastAt: time.Duration(f.lastAt),
@@ -33,35 +51,40 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	case f.competes && !s.groupInside(g):
 		r.Rule, r.Level = RuleThrottle, "namespace"
 		r.Lead = time.Duration(g.vt - s.root.least)
-		r.Behind = s.leastServed(func(i *flow) int64 { return i.group.vt })
-		r.Behind.Function = ""
+		r.Behind.Namespace = e.leastServed(nil).Namespace
 	case f.competes && !s.inside(f):
 		r.Rule = RuleThrottle
-		r.Behind = s.leastServed(func(i *flow) int64 {
-			if i.group != g {
-				return never
-			}
-			return i.vt
-		})
+		r.Behind = e.leastServed(g)
 	default:
-		s.explainEligible(f, &r)
+		e.explainEligible(f, &r)
 	}
 	return r
 }
 
-// leastServed is the flow that competes with the least of something.
-func (s *Scheduler) leastServed(of func(*flow) int64) (id FlowID) {
+// leastServed is the flow of least virtual time that competes in a namespace, or a flow of the
+// namespace of least virtual time for nil.
+func (e *explainer) leastServed(g *group) FlowID {
+	if id, ok := e.behind[g]; ok {
+		return id
+	}
+	var id FlowID
 	least := int64(never)
-	for _, f := range s.backlog {
-		if n := of(f); f.competes && (n < least || n == least && f.id.String() < id.String()) {
+	for _, f := range e.s.backlog {
+		n := f.vt
+		if g == nil {
+			n = f.group.vt
+		}
+		if f.competes && (g == nil || f.group == g) && (n < least || n == least && f.id.String() < id.String()) {
 			least, id = n, f.id
 		}
 	}
+	e.behind[g] = id
 	return id
 }
 
 // explainEligible finds why a flow that may run does not; RuleNone where it is next.
-func (s *Scheduler) explainEligible(f *flow, r *Reason) {
+func (e *explainer) explainEligible(f *flow, r *Reason) {
+	s := e.s
 	for _, d := range s.devices {
 		if d.leaving {
 			continue
@@ -81,14 +104,16 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 		r.Rule = RuleNoToken
 		return
 	}
-	first := s.first()
+	if !e.sought {
+		e.first, e.sought = s.first(), true
+	}
 	switch {
 	case !f.competes || !s.fitsFree(f):
 		r.Rule = RuleNoFit
 	case f.waiting && s.now < s.waitEnd(f):
 		r.Rule, r.Until = RuleWait, time.Duration(s.waitEnd(f))
-	case first != nil && first != f:
-		r.Rule, r.Behind = RuleBehind, first.id
+	case e.first != nil && e.first != f:
+		r.Rule, r.Behind = RuleBehind, e.first.id
 	}
 }
 
@@ -99,12 +124,12 @@ func (s *Scheduler) fitsFree(f *flow) bool {
 
 // first is the flow inside the window that comes first and fits, nil for none.
 func (s *Scheduler) first() (first *flow) {
-	var least rank
+	var r, least rank
 	for _, f := range s.backlog {
 		if !f.competes || !s.inside(f) {
 			continue
 		}
-		if r := s.orderRank(f); (first == nil || r.before(&least)) && s.fitsFree(f) {
+		if s.orderRank(f, &r); (first == nil || r.before(&least)) && s.fitsFree(f) {
 			first, least = f, r
 		}
 	}

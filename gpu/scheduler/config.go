@@ -79,7 +79,7 @@ type Policy interface {
 	Tick(now time.Duration)
 	Changes() []sched.Change
 	State(flow sched.FlowID) sched.State
-	Explain(now time.Duration, flow sched.FlowID) sched.Reason
+	Explainer(now time.Duration) func(flow sched.FlowID) sched.Reason
 	Flow(flow sched.FlowID) (sched.FlowStats, bool)
 	Len() (queued, inFlight int)
 }

@@ -177,12 +177,18 @@ func (s *Scheduler) Now() time.Duration { return s.now }
 
 // Explain returns the rule that delays a flow, and the rule that chose it last. For a flow
 // that fits nowhere it names the missing resources.
-func (s *Scheduler) Explain(id sched.FlowID) sched.Reason {
-	r := s.policy.Explain(s.now, id)
-	if f := s.flows[id]; r.Rule == sched.RuleNoFit && f != nil {
-		r.Missing = s.missing(f)
+func (s *Scheduler) Explain(id sched.FlowID) sched.Reason { return s.Explainer()(id) }
+
+// Explainer is Explain for many flows, until the next event.
+func (s *Scheduler) Explainer() func(sched.FlowID) sched.Reason {
+	explain := s.policy.Explainer(s.now)
+	return func(id sched.FlowID) sched.Reason {
+		r := explain(id)
+		if f := s.flows[id]; r.Rule == sched.RuleNoFit && f != nil {
+			r.Missing = s.missing(f)
+		}
+		return r
 	}
-	return r
 }
 
 // missing names the resources that the next run of a flow lacks on the devices with a free

@@ -12,7 +12,7 @@ import (
 // holdsBack reports whether the flow of a revision has queued invocations, pauses, and the
 // last run of the revision could not be started.
 func (s *Scheduler) holdsBack(rev *revision) bool {
-	return rev.unstartable && s.policy.Explain(s.now, rev.flow.id).Rule == sched.RuleBackoff
+	return rev.unstartable && s.policy.Explainer(s.now)(rev.flow.id).Rule == sched.RuleBackoff
 }
 
 // refuseUnstartable refuses the queued invocations of a revision that is held back.
