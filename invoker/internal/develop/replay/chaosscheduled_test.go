@@ -103,9 +103,9 @@ func (c *scheduledChaos) run(rounds int) {
 		t.Logf("seed %d: %s", c.seed, &c.tally)
 	}()
 	c.tally.add("fixtures", 1)
-	over := time.Now().Add(time.Duration(harness.Number(t, "GPUWHISK_CHAOS_MINUTES", 24*60)) * time.Minute)
 	enough := harness.Number(t, "GPUWHISK_CHAOS_ENDS", 1<<30)
 	p := c.ship(0)
+	over := time.Now().Add(time.Duration(harness.Number(t, "GPUWHISK_CHAOS_MINUTES", 24*60)) * time.Minute)
 	for i := range rounds {
 		if time.Now().After(over) || c.tally.all.count(ends) >= enough {
 			t.Logf("enough after %d rounds", i)
