@@ -66,8 +66,8 @@ func (m moves) run(t *trial) {
 	if len(of) == 0 {
 		skip("%s imports none of PyTorch, CuPy and JAX", t.s.Python)
 	}
-	// A comparison needs as much again in the worst case.
-	t.take(2*bytes + 2*min(bytes, 1<<30) + int64(len(of)+1)*t.contextBytes())
+	// A comparison by a framework needs as much again in the worst case.
+	t.take(bytes*pick(of[0].module == "", int64(1), 2) + min(bytes, 1<<30) + int64(len(of)+1)*t.contextBytes())
 	table := t.table(fmt.Sprintf("A block of %s. Speeds in GB/s, medians of %d rounds", size(bytes), m.rounds),
 		"memory", "counted", "stays on the card", "first way out", "later ways out", "way in", "pinned copies out", "pinned copies in",
 		"free after it left, by cuMemGetInfo", "by NVML", "wrong words", "wrong below a graph")
