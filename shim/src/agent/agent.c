@@ -27,13 +27,11 @@ enum {
  * that we need. */
 static void relax_captures(void)
 {
-	fn_cuThreadExchangeStreamCaptureMode *exchange =
-		GW_REAL(cuThreadExchangeStreamCaptureMode);
 	int mode = CAPTURE_RELAXED;
 
 	gw_driver_lock();
-	if (exchange && !gw_driver_stopped())
-		exchange(&mode);
+	if (!gw_driver_stopped())
+		GW_CALL(cuThreadExchangeStreamCaptureMode, &mode);
 	gw_driver_unlock();
 }
 

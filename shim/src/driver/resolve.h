@@ -13,6 +13,9 @@
 /* The library's (or the next interposer's) function, NULL if it has none. */
 void *gw_real(int id);
 #define GW_REAL(export) ((fn_##export *)gw_real(ID_##export))
+/* Call it; the code is CUDA_ERROR_NOT_SUPPORTED where the driver lacks it. */
+#define GW_CALL(export, ...) \
+	(GW_REAL(export) ? GW_REAL(export)(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED)
 /* The same where it was found behind us in the order of linking, else NULL. */
 void *gw_real_linked(int id);
 /* Find all functions of the driver. After this, GW_REAL asks the dynamic linker, and

@@ -63,10 +63,7 @@ CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
 /* Take back rows that the driver made wider than was foreseen. */
 static CUresult too_wide(CUdeviceptr ptr)
 {
-	fn_cuMemFree_v2 *give_back = GW_REAL(cuMemFree_v2);
-
-	if (give_back)
-		give_back(ptr);
+	GW_CALL(cuMemFree_v2, ptr);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

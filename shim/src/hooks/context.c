@@ -31,12 +31,10 @@ static void remove_context(CUcontext ctx)
  * lock. */
 static void remove_ended_primary(CUdevice dev)
 {
-	fn_cuDevicePrimaryCtxGetState *state = GW_REAL(cuDevicePrimaryCtxGetState);
 	unsigned flags;
 	int active = 1;
 
-	if (state)
-		state(dev, &flags, &active);
+	GW_CALL(cuDevicePrimaryCtxGetState, dev, &flags, &active);
 	for (CUcontext gone; !active && (gone = gw_primary_of(dev));)
 		remove_context(gone);
 }
@@ -55,16 +53,14 @@ CUresult gw_on_primary_end(fn_cuDevicePrimaryCtxRelease *real, CUdevice dev)
 /* The primary context of the device of a context that becomes current for a moment. */
 static struct gw_current primary_below(CUcontext ctx)
 {
-	fn_cuDevicePrimaryCtxRetain *retain = GW_REAL(cuDevicePrimaryCtxRetain);
-	fn_cuDevicePrimaryCtxRelease_v2 *release = GW_REAL(cuDevicePrimaryCtxRelease_v2);
-	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
 	struct gw_current h = {NULL, 0};
 
-	if (!retain || !release || !device || gw_push_context(ctx) != CUDA_SUCCESS)
+	if (gw_push_context(ctx) != CUDA_SUCCESS)
 		return h;
 	/* A green context keeps the primary one: this retains it for a moment more. */
-	if (device(&h.device) == CUDA_SUCCESS && retain(&h.ctx, h.device) == CUDA_SUCCESS)
-		release(h.device);
+	if (GW_CALL(cuCtxGetDevice, &h.device) == CUDA_SUCCESS &&
+	    GW_CALL(cuDevicePrimaryCtxRetain, &h.ctx, h.device) == CUDA_SUCCESS)
+		GW_CALL(cuDevicePrimaryCtxRelease_v2, h.device);
 	gw_pop_context();
 	return h;
 }

@@ -23,16 +23,13 @@
  */
 static bool reclaim(uint64_t bytes)
 {
-	fn_cuMemCreate *create = GW_REAL(cuMemCreate);
-	fn_cuMemRelease *release = GW_REAL(cuMemRelease);
 	struct gw_memprop how = {
 		.type = PINNED_MEMORY, .location = {LOCATION_DEVICE, gw_current().device},
 	};
 	CUmemHandle h;
 
-	return create && release &&
-	       create(&h, gw_whole_granules(bytes), &how, 0) == CUDA_SUCCESS &&
-	       release(h) == CUDA_SUCCESS;
+	return GW_CALL(cuMemCreate, &h, gw_whole_granules(bytes), &how, 0) == CUDA_SUCCESS &&
+	       GW_CALL(cuMemRelease, h) == CUDA_SUCCESS;
 }
 
 /*

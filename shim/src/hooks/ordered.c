@@ -32,13 +32,12 @@ static CUresult carry_out(const struct request *q)
  * stream without a name that can be captured: the thread's own. */
 static void *captured(CUstream stream)
 {
-	fn_cuStreamGetCaptureInfo_v2 *ask = GW_REAL(cuStreamGetCaptureInfo_v2);
 	void *graph = NULL;
 	uint64_t id;
 	int status = 0;
 
-	if (!ask || ask(stream ? stream : STREAM_PER_THREAD, &status, &id, &graph, NULL, NULL) !=
-			    CUDA_SUCCESS || !status)
+	if (GW_CALL(cuStreamGetCaptureInfo_v2, stream ? stream : STREAM_PER_THREAD, &status, &id,
+		    &graph, NULL, NULL) != CUDA_SUCCESS || !status)
 		return NULL;
 	return graph;
 }
@@ -78,13 +77,8 @@ static CUresult alloc_captured(const struct request *q, void *graph)
 /* Undo the allocation that made the pool hold more than may be granted. */
 static void undo(const struct request *q)
 {
-	fn_cuMemFreeAsync *give_back = GW_REAL(cuMemFreeAsync);
-	fn_cuStreamSynchronize *wait = GW_REAL(cuStreamSynchronize);
-
-	if (give_back)
-		give_back(*q->out, q->stream);
-	if (wait)
-		wait(q->stream);
+	GW_CALL(cuMemFreeAsync, *q->out, q->stream);
+	GW_CALL(cuStreamSynchronize, q->stream);
 	gw_pools_trim();
 	gw_pools_count();
 }

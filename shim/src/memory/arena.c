@@ -69,11 +69,9 @@ void gw_arena_drop(struct gw_span *s, unsigned from, unsigned to)
 
 void gw_arena_free(struct gw_span *s)
 {
-	fn_cuMemHostUnregister *unpin = GW_REAL(cuMemHostUnregister);
-
 	for (unsigned i = 0; i < s->parts; i++)
-		if (s->part[i].pinned && unpin) {
-			unpin(s->host + i * gw_part_size());
+		if (s->part[i].pinned) {
+			GW_CALL(cuMemHostUnregister, s->host + i * gw_part_size());
 			s->part[i].pinned = false;
 			counters[number] -= gw_part_bytes(s, i);
 		}
@@ -95,13 +93,12 @@ uint64_t gw_arena_room(void)
 bool gw_arena_pin(struct gw_span *s, unsigned i)
 {
 	enum { PORTABLE = 1 };
-	fn_cuMemHostRegister_v2 *pin = GW_REAL(cuMemHostRegister_v2);
 	uint64_t bytes = gw_part_bytes(s, i);
 	uint8_t *host = gw_arena_part(s, i);
 
 	if (gw_push_context(gw_span_context(s)) != CUDA_SUCCESS)
 		return false; /* the context has ended, and the span with it */
-	bool ok = pin && host && pin(host, bytes, PORTABLE) == CUDA_SUCCESS;
+	bool ok = host && GW_CALL(cuMemHostRegister_v2, host, bytes, PORTABLE) == CUDA_SUCCESS;
 	gw_pop_context();
 	s->part[i].pinned = ok;
 	counters[number] += ok ? bytes : 0;

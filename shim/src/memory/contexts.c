@@ -178,11 +178,9 @@ static struct gw_current only_one(void)
 struct gw_current gw_current(void)
 {
 	struct gw_current h = {NULL, 0};
-	fn_cuCtxGetCurrent *current = GW_REAL(cuCtxGetCurrent);
-	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
 
-	if (!current || !device || current(&h.ctx) != CUDA_SUCCESS || !h.ctx ||
-	    device(&h.device) != CUDA_SUCCESS)
+	if (GW_CALL(cuCtxGetCurrent, &h.ctx) != CUDA_SUCCESS || !h.ctx ||
+	    GW_CALL(cuCtxGetDevice, &h.device) != CUDA_SUCCESS)
 		return only_one();
 	h.ctx = owner(h.ctx);
 	if (h.ctx != atomic_load_explicit(&last_seen, memory_order_relaxed))
@@ -229,31 +227,26 @@ static bool is_end(CUresult r)
  * counted. */
 static void forget_if_ended(CUcontext ctx, CUresult r)
 {
-	fn_cuCtxGetApiVersion *ask = GW_REAL(cuCtxGetApiVersion);
 	unsigned version;
 
-	if (is_end(r) && ask && is_end(ask(ctx, &version)))
+	if (is_end(r) && is_end(GW_CALL(cuCtxGetApiVersion, ctx, &version)))
 		gw_remove_context(ctx);
 }
 
 CUresult gw_push_context(CUcontext ctx)
 {
-	fn_cuCtxPushCurrent_v2 *push = GW_REAL(cuCtxPushCurrent_v2);
-
-	if (!push || !ctx)
+	if (!ctx)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = push(ctx);
+	CUresult r = GW_CALL(cuCtxPushCurrent_v2, ctx);
 	forget_if_ended(ctx, r);
 	return r;
 }
 
 void gw_pop_context(void)
 {
-	fn_cuCtxPopCurrent_v2 *pop = GW_REAL(cuCtxPopCurrent_v2);
 	CUcontext ctx;
 
-	if (pop)
-		pop(&ctx);
+	GW_CALL(cuCtxPopCurrent_v2, &ctx);
 }
 
 bool gw_forget_ended(void)
@@ -269,15 +262,10 @@ bool gw_forget_ended(void)
 
 static CUresult make_stream(CUstream *out)
 {
-	fn_cuCtxGetStreamPriorityRange *range = GW_REAL(cuCtxGetStreamPriorityRange);
-	fn_cuStreamCreateWithPriority *create = GW_REAL(cuStreamCreateWithPriority);
 	int least = 0, greatest = 0;
 
-	if (range)
-		range(&least, &greatest);
-	if (!create)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return create(out, STREAM_NON_BLOCKING, least);
+	GW_CALL(cuCtxGetStreamPriorityRange, &least, &greatest);
+	return GW_CALL(cuStreamCreateWithPriority, out, STREAM_NON_BLOCKING, least);
 }
 
 CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out)

@@ -31,14 +31,12 @@ static bool moves(void)
 {
 	enum { UNKNOWN, YES, NO };
 	static atomic_int known;
-	fn_cuDeviceGetAttribute *ask = GW_REAL(cuDeviceGetAttribute);
-	fn_cuCtxGetDevice *current = GW_REAL(cuCtxGetDevice);
 	CUdevice dev;
 	int concurrent;
 
-	if (!atomic_load_explicit(&known, memory_order_relaxed) && ask && current &&
-	    current(&dev) == CUDA_SUCCESS &&
-	    ask(&concurrent, CONCURRENT_MANAGED_ACCESS, dev) == CUDA_SUCCESS &&
+	if (!atomic_load_explicit(&known, memory_order_relaxed) &&
+	    GW_CALL(cuCtxGetDevice, &dev) == CUDA_SUCCESS &&
+	    GW_CALL(cuDeviceGetAttribute, &concurrent, CONCURRENT_MANAGED_ACCESS, dev) == CUDA_SUCCESS &&
 	    atomic_exchange(&known, concurrent ? YES : NO) == UNKNOWN && !concurrent)
 		gw_log("managed memory does not move on this device: memory stays on it");
 	return atomic_load_explicit(&known, memory_order_relaxed) != NO;
@@ -48,14 +46,10 @@ static uint64_t asked(size_t bytes) { return bytes; }
 
 static CUresult managed(const struct gw_request *q, uint64_t cost, struct gw_given *given)
 {
-	fn_cuMemAllocManaged *alloc = GW_REAL(cuMemAllocManaged);
-	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
-
 	(void)cost;
 	if (!moves())
 		return gw_alloc_plain(q, given);
-	if (alloc)
-		r = alloc(q->out, q->bytes, ATTACH_GLOBAL);
+	CUresult r = GW_CALL(cuMemAllocManaged, q->out, q->bytes, ATTACH_GLOBAL);
 	given->kind = GW_MANAGED;
 	/* Out of memory is no refusal. */
 	if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -72,17 +66,14 @@ static CUresult managed(const struct gw_request *q, uint64_t cost, struct gw_giv
 static CUresult prefetch(const struct gw_block *b, uint64_t from, uint64_t to, bool out,
 			 CUstream stream)
 {
-	fn_cuMemPrefetchAsync_v2 *v2 = GW_REAL(cuMemPrefetchAsync_v2);
-	fn_cuMemPrefetchAsync *v1;
 	struct gw_location where = {LOCATION_DEVICE, b->device};
 
 	if (out)
 		where = (struct gw_location){LOCATION_HOST, 0};
-	if (v2)
-		return v2(b->base + from, to - from, where, 0, stream);
-	v1 = GW_REAL(cuMemPrefetchAsync);
-	return v1 ? v1(b->base + from, to - from, out ? CPU_DEVICE : b->device, stream) :
-		    CUDA_ERROR_NOT_SUPPORTED;
+	if (GW_REAL(cuMemPrefetchAsync_v2))
+		return GW_CALL(cuMemPrefetchAsync_v2, b->base + from, to - from, where, 0, stream);
+	return GW_CALL(cuMemPrefetchAsync, b->base + from, to - from,
+		       out ? CPU_DEVICE : b->device, stream);
 }
 
 const struct gw_backend gw_managed_backend = {"managed", 0, asked, managed, moves};

@@ -84,10 +84,9 @@ bool gw_pool_on_host(CUmemoryPool pool)
  * the program knows. */
 static void each_pool(CUdevice dev, void (*f)(CUmemoryPool, void *), void *arg)
 {
-	fn_cuDeviceGetDefaultMemPool *get = GW_REAL(cuDeviceGetDefaultMemPool);
 	CUmemoryPool own = NULL;
 
-	if (get && get(&own, dev) == CUDA_SUCCESS)
+	if (GW_CALL(cuDeviceGetDefaultMemPool, &own, dev) == CUDA_SUCCESS)
 		f(own, arg);
 	pthread_mutex_lock(&known.mu);
 	for (struct pool *p = known.first; p; p = p->next)
@@ -98,52 +97,44 @@ static void each_pool(CUdevice dev, void (*f)(CUmemoryPool, void *), void *arg)
 
 static void add_reserved(CUmemoryPool pool, void *sum)
 {
-	fn_cuMemPoolGetAttribute *get = GW_REAL(cuMemPoolGetAttribute);
 	uint64_t bytes = 0;
 
-	if (get && get(pool, POOL_RESERVED_CURRENT, &bytes) == CUDA_SUCCESS)
+	if (GW_CALL(cuMemPoolGetAttribute, pool, POOL_RESERVED_CURRENT, &bytes) == CUDA_SUCCESS)
 		*(uint64_t *)sum += bytes;
 }
 
 void gw_pools_count(void)
 {
-	fn_cuDeviceGetGraphMemAttribute *get = GW_REAL(cuDeviceGetGraphMemAttribute);
 	uint64_t pools = 0, graphs = 0;
 	struct gw_current h = gw_current();
 
 	if (!h.ctx)
 		return;
 	each_pool(h.device, add_reserved, &pools);
-	if (!get || get(h.device, GRAPH_RESERVED_CURRENT, &graphs) != CUDA_SUCCESS)
+	if (GW_CALL(cuDeviceGetGraphMemAttribute, h.device, GRAPH_RESERVED_CURRENT, &graphs) !=
+	    CUDA_SUCCESS)
 		graphs = 0;
 	gw_set_kept(pools, graphs);
 }
 
 static void trim(CUmemoryPool pool, void *unused)
 {
-	fn_cuMemPoolTrimTo *to = GW_REAL(cuMemPoolTrimTo);
-
 	(void)unused;
-	if (to)
-		to(pool, 0);
+	GW_CALL(cuMemPoolTrimTo, pool, 0);
 }
 
 void gw_pools_trim(void)
 {
-	fn_cuThreadExchangeStreamCaptureMode *exchange =
-		GW_REAL(cuThreadExchangeStreamCaptureMode);
-	fn_cuDeviceGraphMemTrim *graphs = GW_REAL(cuDeviceGraphMemTrim);
 	struct gw_current h = gw_current();
 	int mode = CAPTURE_RELAXED;
 
 	if (!h.ctx)
 		return;
-	bool relaxed = exchange && exchange(&mode) == CUDA_SUCCESS;
+	bool relaxed = GW_CALL(cuThreadExchangeStreamCaptureMode, &mode) == CUDA_SUCCESS;
 	each_pool(h.device, trim, NULL);
-	if (graphs)
-		graphs(h.device);
+	GW_CALL(cuDeviceGraphMemTrim, h.device);
 	if (relaxed)
-		exchange(&mode);
+		GW_CALL(cuThreadExchangeStreamCaptureMode, &mode);
 }
 
 void gw_pools_reset(void)

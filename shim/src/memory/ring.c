@@ -12,25 +12,20 @@ static bool refused;
 
 CUresult gw_copy_order(const struct gw_copy *c)
 {
-	fn_cuMemcpyDtoHAsync_v2 *to_host = GW_REAL(cuMemcpyDtoHAsync_v2);
-	fn_cuMemcpyHtoDAsync_v2 *to_device = GW_REAL(cuMemcpyHtoDAsync_v2);
-
-	if (!to_host || !to_device)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return c->out ? to_host(c->host, c->device, c->bytes, c->stream) :
-			to_device(c->device, c->host, c->bytes, c->stream);
+	return c->out ? GW_CALL(cuMemcpyDtoHAsync_v2, c->host, c->device, c->bytes, c->stream) :
+			GW_CALL(cuMemcpyHtoDAsync_v2, c->device, c->host, c->bytes, c->stream);
 }
 
 static bool make_ring(void)
 {
 	enum { PORTABLE = 1 };
-	fn_cuMemHostRegister_v2 *pin = GW_REAL(cuMemHostRegister_v2);
 
 	if (ring || refused)
 		return ring;
 	void *p = mmap(NULL, BUFFERS * BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		       -1, 0);
-	if (p != MAP_FAILED && pin && pin(p, BUFFERS * BUFFER, PORTABLE) == CUDA_SUCCESS) {
+	if (p != MAP_FAILED &&
+	    GW_CALL(cuMemHostRegister_v2, p, BUFFERS * BUFFER, PORTABLE) == CUDA_SUCCESS) {
 		madvise(p, BUFFERS * BUFFER, MADV_DONTFORK);
 		ring = p;
 	} else if (p != MAP_FAILED) {
@@ -55,7 +50,7 @@ static struct gw_copy share(const struct gw_copy *c, uint64_t k)
 static CUresult end_share(const struct gw_copy *c, uint64_t k, void *event)
 {
 	struct gw_copy s = share(c, k);
-	CUresult r = GW_REAL(cuEventSynchronize)(event);
+	CUresult r = GW_CALL(cuEventSynchronize, event);
 
 	if (r == CUDA_SUCCESS && c->out)
 		memcpy(c->host + k * BUFFER, s.host, s.bytes);
@@ -69,7 +64,7 @@ static CUresult begin_share(const struct gw_copy *c, uint64_t k, void *event)
 	if (!c->out)
 		memcpy(s.host, c->host + k * BUFFER, s.bytes);
 	CUresult r = gw_copy_order(&s);
-	return r == CUDA_SUCCESS ? GW_REAL(cuEventRecord)(event, c->stream) : r;
+	return r == CUDA_SUCCESS ? GW_CALL(cuEventRecord, event, c->stream) : r;
 }
 
 static CUresult copy_with(const struct gw_copy *c, void **event)
@@ -87,27 +82,24 @@ static CUresult copy_with(const struct gw_copy *c, void **event)
 		}
 	}
 	if (r != CUDA_SUCCESS)
-		GW_REAL(cuStreamSynchronize)(c->stream); /* the ring is in use until then */
+		GW_CALL(cuStreamSynchronize, c->stream); /* the ring is in use until then */
 	return r;
 }
 
 CUresult gw_ring_copy(const struct gw_copy *c)
 {
 	enum { SLEEP_WITHOUT_TIMES = 1 | 2 }; /* flags of an event */
-	fn_cuEventCreate *create = GW_REAL(cuEventCreate);
-	fn_cuEventDestroy_v2 *destroy = GW_REAL(cuEventDestroy_v2);
 	void *event[BUFFERS] = {NULL};
 	CUresult r = CUDA_SUCCESS;
 
-	if (!create || !destroy || !GW_REAL(cuEventSynchronize) || !GW_REAL(cuEventRecord) ||
-	    !make_ring())
+	if (!make_ring())
 		return gw_copy_order(c);
 	for (int i = 0; r == CUDA_SUCCESS && i < BUFFERS; i++)
-		r = create(&event[i], SLEEP_WITHOUT_TIMES);
+		r = GW_CALL(cuEventCreate, &event[i], SLEEP_WITHOUT_TIMES);
 	if (r == CUDA_SUCCESS)
 		r = copy_with(c, event);
 	for (int i = 0; i < BUFFERS && event[i]; i++)
-		destroy(event[i]);
+		GW_CALL(cuEventDestroy_v2, event[i]);
 	return r;
 }
 

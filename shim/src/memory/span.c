@@ -26,10 +26,10 @@ struct gw_span *gw_span_of(CUdeviceptr ptr)
 static unsigned short decompresses(CUdevice device)
 {
 	enum { ALGORITHMS = 136, HW_DECOMPRESS = 2 };
-	fn_cuDeviceGetAttribute *ask = GW_REAL(cuDeviceGetAttribute);
 	int mask = 0;
 
-	return ask && ask(&mask, ALGORITHMS, device) == CUDA_SUCCESS && mask ? HW_DECOMPRESS : 0;
+	GW_CALL(cuDeviceGetAttribute, &mask, ALGORITHMS, device);
+	return mask ? HW_DECOMPRESS : 0;
 }
 
 static CUresult map_view(const struct gw_view *v, CUmemHandle h)

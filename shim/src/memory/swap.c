@@ -60,27 +60,23 @@ static void finish(uint64_t base, bool out, bool done)
 /* Wait until the device has done all work of a context that is current. */
 static CUresult await_context(CUcontext ctx, int64_t end)
 {
-	fn_cuCtxRecordEvent *record_event = GW_REAL(cuCtxRecordEvent);
-	fn_cuEventCreate *create = GW_REAL(cuEventCreate);
-	fn_cuEventDestroy_v2 *destroy = GW_REAL(cuEventDestroy_v2);
-	fn_cuEventQuery *query = GW_REAL(cuEventQuery);
-	fn_cuCtxSynchronize *sync = GW_REAL(cuCtxSynchronize);
 	enum { DISABLE_TIMING = 2, NAP_NS = 50000 };
 	void *event;
 	CUresult r;
 
 	/* Before CUDA 12.5 a context can only be waited for. */
-	if (!record_event || !create || !destroy || !query)
-		return sync ? sync() : CUDA_ERROR_NOT_SUPPORTED;
-	r = create(&event, DISABLE_TIMING);
+	if (!GW_REAL(cuCtxRecordEvent))
+		return GW_CALL(cuCtxSynchronize);
+	r = GW_CALL(cuEventCreate, &event, DISABLE_TIMING);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = record_event(ctx, event);
-	while (r == CUDA_SUCCESS && (r = query(event)) == CUDA_ERROR_NOT_READY && gw_clock() < end) {
+	r = GW_CALL(cuCtxRecordEvent, ctx, event);
+	while (r == CUDA_SUCCESS && (r = GW_CALL(cuEventQuery, event)) == CUDA_ERROR_NOT_READY &&
+	       gw_clock() < end) {
 		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 		r = CUDA_SUCCESS;
 	}
-	destroy(event);
+	GW_CALL(cuEventDestroy_v2, event);
 	return r;
 }
 

@@ -22,13 +22,11 @@ static bool supported(void)
 {
 	enum { UNKNOWN, YES, NO, VIRTUAL_MEMORY = 102 };
 	static atomic_int known;
-	fn_cuDeviceGetAttribute *ask = GW_REAL(cuDeviceGetAttribute);
-	fn_cuDeviceGetCount *count = GW_REAL(cuDeviceGetCount);
 	int n = 0, has = 0, seen = atomic_load_explicit(&known, memory_order_relaxed);
 
 	if (seen == UNKNOWN) {
-		seen = ask && count && count(&n) == CUDA_SUCCESS && n == 1 &&
-		       ask(&has, VIRTUAL_MEMORY, 0) == CUDA_SUCCESS && has &&
+		seen = GW_CALL(cuDeviceGetCount, &n) == CUDA_SUCCESS && n == 1 &&
+		       GW_CALL(cuDeviceGetAttribute, &has, VIRTUAL_MEMORY, 0) == CUDA_SUCCESS && has &&
 		       GW_REAL(cuMemCreate) && GW_REAL(cuMemAddressReserve) ? YES : NO;
 		if (atomic_exchange(&known, seen) == UNKNOWN && seen == NO)
 			gw_log("memory cannot be mapped by handles here: it stays on the device");
@@ -117,18 +115,14 @@ static CUresult alloc(const struct gw_request *q, uint64_t reserved, struct gw_g
 /* Wait until no kernel can use the context's memory any more, as cuMemFree does. */
 static CUresult synchronize(CUcontext ctx)
 {
-	fn_cuCtxSynchronize *sync = GW_REAL(cuCtxSynchronize);
-	fn_cuCtxGetCurrent *current = GW_REAL(cuCtxGetCurrent);
 	CUcontext now;
 
-	if (!sync || !current)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (current(&now) == CUDA_SUCCESS && now == ctx)
-		return sync();
+	if (GW_CALL(cuCtxGetCurrent, &now) == CUDA_SUCCESS && now == ctx)
+		return GW_CALL(cuCtxSynchronize);
 	gw_driver_lock();
 	CUresult r = gw_push_context(ctx);
 	if (r == CUDA_SUCCESS) {
-		r = sync();
+		r = GW_CALL(cuCtxSynchronize);
 		gw_pop_context();
 	}
 	gw_driver_unlock();

@@ -33,13 +33,11 @@ void gw_trim(void)
  * contexts on several devices. The caller must hold the driver lock. */
 static uint64_t device_used(void)
 {
-	fn_cuMemGetInfo_v2 *info = GW_REAL(cuMemGetInfo_v2);
 	size_t avail = 0, total = 0;
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
 	if (!gw_driver_stopped() && gw_push_context(gw_single_device_context()) == CUDA_SUCCESS) {
-		if (info)
-			r = info(&avail, &total);
+		r = GW_CALL(cuMemGetInfo_v2, &avail, &total);
 		gw_pop_context();
 	}
 	return r == CUDA_SUCCESS && total >= avail ? total - avail : UINT64_MAX;
@@ -103,12 +101,11 @@ struct gw_totals gw_measure(bool at_rest)
 
 void gw_check_context(void)
 {
-	fn_cuMemGetInfo_v2 *info = GW_REAL(cuMemGetInfo_v2);
 	size_t avail, total;
 
 	gw_driver_lock();
-	if (info && !gw_driver_stopped() && gw_push_context(gw_any_context()) == CUDA_SUCCESS) {
-		gw_check_fault(info(&avail, &total));
+	if (!gw_driver_stopped() && gw_push_context(gw_any_context()) == CUDA_SUCCESS) {
+		gw_check_fault(GW_CALL(cuMemGetInfo_v2, &avail, &total));
 		gw_pop_context();
 	}
 	gw_driver_unlock();

@@ -278,11 +278,9 @@ static bool budget_spent(const struct gw_work *w, uint64_t under_way)
 static CUresult wait_for_stream(CUstream stream, const struct gw_watch *watch)
 {
 	enum { SHORTEST_NS = 5000, LONGEST_NS = 20000000, REPORT_NS = 1000000000 };
-	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
-	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
 	int64_t began = gw_clock(), reported = began, now = began;
 
-	while (query && query(stream) == CUDA_ERROR_NOT_READY) {
+	while (GW_CALL(cuStreamQuery, stream) == CUDA_ERROR_NOT_READY) {
 		int64_t nap = (now - began) / 8;
 		nap = nap < SHORTEST_NS ? SHORTEST_NS : nap > LONGEST_NS ? LONGEST_NS : nap;
 		nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
@@ -292,7 +290,7 @@ static CUresult wait_for_stream(CUstream stream, const struct gw_watch *watch)
 			reported = now;
 		}
 	}
-	return sync ? sync(stream) : CUDA_ERROR_NOT_SUPPORTED;
+	return GW_CALL(cuStreamSynchronize, stream);
 }
 
 /* The parts have arrived, or have failed. Managed memory that was on its way to the host
