@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "prog.h"
@@ -71,6 +72,9 @@ static void arena_ring(int argc, char **argv)
 	pattern_check(p, BYTES, 1);
 }
 
+/* An old glibc has no function for the call. */
+static int memory_file(void) { return (int)syscall(SYS_memfd_create, "arena", 0); }
+
 static uint64_t file_bytes(int file)
 {
 	struct stat st;
@@ -84,7 +88,7 @@ static uint64_t file_bytes(int file)
 static void arena_file(int argc, char **argv)
 {
 	enum { OWN = 3, OTHER = 5, PAGE = 4096 };
-	int file = memfd_create("arena", MFD_CLOEXEC), c = begin();
+	int file = memory_file(), c = begin();
 	CUdeviceptr p, q;
 
 	SAME(ftruncate(file, (off_t)(1ull << 57)), 0);
@@ -126,7 +130,7 @@ static void arena_file(int argc, char **argv)
  * leaves the memory to the process. */
 static void arena_no_file(int argc, char **argv)
 {
-	int file = memfd_create("arena", MFD_CLOEXEC), c = begin();
+	int file = memory_file(), c = begin();
 	CUdeviceptr p;
 
 	SAME(ftruncate(file, 1 << 20), 0);
