@@ -160,6 +160,7 @@ long: build ## Random histories of a million events each, bounds over a million 
 	GPUWHISK_LONG=1 $(GO) test -timeout 60m -run 'Histories|MillionSeconds' ./sched
 	$(GO) test -timeout 60m -run SchedulerUnderFaults ./gpu/scheduler -args -events 1000000
 	GPUWHISK_WORLDS=3000 $(GO) test -timeout 120m -run RandomWorlds ./gpu/scheduler
+	GPUWHISK_LONG=1 GPUWHISK_WORLDS=100 $(GO) test -timeout 120m -run 'RandomWorlds|Limit.*Shared|LimitWith|LimitBeside|Containers?.*Tokens|Wait|Flood|Drift|NoTokenIsWasted|Growing' ./gpu/scheduler
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run HostileMessages ./activation/kafka
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run 'TakesMoreThanItReports|InvokerInAContainer' ./invoker/internal/develop/e2e
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryTour ./invoker/internal/develop/demo

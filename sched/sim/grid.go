@@ -19,26 +19,17 @@ type GridSize struct {
 	Kinds      []string // beside zipf, at load 0.7
 	Duration   time.Duration
 	First      uint64 // seed
-	Retention  string // for all policies; empty for each one's own
 }
 
-// QuickGrid takes minutes of a processor's time, FullGrid two hours.
-func QuickGrid() GridSize {
+// DefaultGrid is the grid of docs/scheduling-results.md. A seed takes a minute of a
+// processor's time.
+func DefaultGrid() GridSize {
 	return GridSize{
 		Devices: []int{1, 4}, Tokens: []int{1, 2}, Containers: []float64{0.5, 1, 2}, Loads: []float64{0.3, 0.7, 0.95},
 		Footprints: []int64{4 * gib, 8 * gib, 9 * gib, 15 * gib},
 		Kinds:      []string{"thrice", "ramp", "hot", "hog", "flash", "diurnal", "burst", "bimodal"},
 		Duration:   10 * time.Minute, First: 1,
 	}
-}
-
-// FullGrid has servers of more sizes and all adversaries.
-func FullGrid() GridSize {
-	g := QuickGrid()
-	g.Devices, g.Tokens = []int{1, 2, 4, 8}, []int{1, 2, 4}
-	g.Containers, g.Loads = []float64{0.5, 2.0 / 3, 1, 2}, []float64{0.3, 0.5, 0.7, 0.85, 0.95}
-	g.Kinds = append(g.Kinds, "tiny", "liar", "onoff")
-	return g
 }
 
 // Over is a ratio of latencies, sticky-plus's to another's, over seeds.
@@ -156,9 +147,6 @@ func (c GridCell) entries(g GridSize) ([]Entry, error) {
 	spec.Kind, spec.Load, spec.Duration, spec.Count, spec.Footprint = c.Workload, c.Load, g.Duration, gridFunctions, Bytes(c.Footprint)
 	pool := c.Containers / c.Devices
 	o := Options{Devices: &c.Devices, Tokens: &c.Tokens, Pool: &pool}
-	if g.Retention != "" {
-		o.Retention = &g.Retention
-	}
 	return Entries(gridRivals(), o, spec, nil)
 }
 

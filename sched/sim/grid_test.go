@@ -53,7 +53,11 @@ func TestGridComparesPolicies(t *testing.T) {
 		check.Contains(t, all.Markdown(), want)
 	}
 	// With many devices a few containers each come to the same server: 5 of 48.
-	check.Equal(t, len(FullGrid().Cells()), (4*3*4-5)*(5+11+4))
+	many := GridSize{
+		Devices: []int{1, 2, 4, 8}, Tokens: []int{1, 2, 4}, Containers: []float64{0.5, 2.0 / 3, 1, 2},
+		Loads: []float64{0.3, 0.7}, Kinds: []string{"tiny", "liar", "onoff"}, Footprints: []int64{gib},
+	}
+	check.Equal(t, len(many.Cells()), (4*3*4-5)*(2+1+3))
 }
 
 // gridOf makes cells in which sticky-plus's mean latencies, over sjf's, are given

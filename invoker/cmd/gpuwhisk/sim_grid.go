@@ -11,19 +11,17 @@ import (
 
 // simGridCmd compares policies over a grid of servers and workloads.
 type simGridCmd struct {
-	Full  bool   `help:"Devices 1 to 8, D 1 to 4, loads 0.3 to 0.95, adversaries: two hours of processor time."`
 	Into  string `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between its lines grid:begin and grid:end."`
 	CSV   string `name:"csv" type:"path" placeholder:"FILE" help:"Write every cell into a CSV file."`
 	Brief bool   `help:"Do not print the table of all cells."`
 	Seed  uint64 `default:"1" help:"The first seed."`
-	Rule  string `name:"retention" placeholder:"demand" help:"Which idle container is evicted, under all policies alike: lru, flow-lru, protect-lru, demand. By default each policy uses its own rule."`
 	manyFlags
 }
 
 // Help is the longer text of gpuwhisk sim grid --help.
 func (simGridCmd) Help() string {
 	return `sticky-plus against every other policy, over numbers of devices, tokens, containers, loads,
-workloads, footprints and adversaries. Each cell is how its mean latency, its 99th percentile
+workloads and footprints. Each cell is how its mean latency, its 99th percentile
 and its mean over functions relate to those of the best other policy in that cell: the median
 over seeds, and its interval with 95% confidence, which takes 6 seeds at least.
 
@@ -39,11 +37,8 @@ func (c *simGridCmd) Validate() error {
 }
 
 func (c simGridCmd) size() sim.GridSize {
-	size := sim.QuickGrid()
-	if c.Full {
-		size = sim.FullGrid()
-	}
-	size.First, size.Retention = c.Seed, c.Rule
+	size := sim.DefaultGrid()
+	size.First = c.Seed
 	return size
 }
 
