@@ -48,7 +48,10 @@ func newScheduled(w *fixture) *scheduled {
 	s.client = fakescheduler.OpenKeys(t, s.etcd.Addr, cluster)
 	runtimes, err := activation.ParseManifest([]byte(w.manifest), activation.ManifestOptions{})
 	check.NoError(t, err)
-	s.scheduler, err = fakescheduler.New(fakescheduler.Config{Cluster: cluster, Etcd: s.etcd.Addr, Kafka: w.kafka, Manifest: runtimes, Log: w.log})
+	s.scheduler, err = fakescheduler.New(fakescheduler.Config{
+		Cluster: cluster, Etcd: s.etcd.Addr, Kafka: w.kafka, Manifest: runtimes, Log: w.log,
+		Lease: 10 * time.Minute, // it outlives the stops of etcd
+	})
 	check.NoError(t, err)
 	t.Cleanup(s.scheduler.Kill)
 	return s
