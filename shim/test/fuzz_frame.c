@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		int took = gw_frame_read(copy + at, size - at, &c);
 		if (took <= 0)
 			break;
-		if (took < GW_HEADER || (size_t)took > size - at || c.type > GW_PING)
+		if (took < GW_HEADER || (size_t)took > size - at || c.type > GW_ARENA)
 			abort();
 		at += (size_t)took;
 	}
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 		if (n > 4 && rand_r(&seed) % 4) {
 			buf[0] = (uint8_t)(rand_r(&seed) % 64);
 			buf[1] = buf[2] = buf[3] = buf[5] = 0;
-			buf[4] %= 9;
+			buf[4] %= 10;
 		}
 		LLVMFuzzerTestOneInput(buf, n);
 	}

@@ -1,5 +1,5 @@
 /*
- * What goes over the socket. All numbers are little endian.
+ * The frames on the socket. All numbers are little endian.
  *
  *   u32 length of the whole frame, 16 to 256
  *   u16 type
