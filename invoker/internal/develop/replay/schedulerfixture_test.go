@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,7 +163,7 @@ func (s *scheduled) invoke(of fakescheduler.Function, n int, content map[string]
 }
 
 // made numbers activations, in all deployments of the process.
-var made int
+var made atomic.Int64
 
 // attempt is invoke for activations that end without a record, because schedulers for
 // tests write none.
@@ -173,8 +174,7 @@ func (s *scheduled) attempt(of fakescheduler.Function, n int, content map[string
 		content = map[string]any{"ms": 0}
 	}
 	for range n {
-		made++
-		id := fmt.Sprintf("%032x", made)
+		id := fmt.Sprintf("%032x", made.Add(1))
 		m := harness.Message{ID: id, Action: of.Queue.Action.Name, Revision: of.Queue.Revision, Content: content}
 		s.recording.Publish(s.t, "scheduler0", m.Text(s.t))
 		ids = append(ids, id)
