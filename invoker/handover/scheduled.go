@@ -80,7 +80,7 @@ func (i Invoker) probeScheduled(ctx context.Context, action string) (took time.D
 	if err != nil {
 		return 0, fmt.Errorf("read action %s (another can be named): %w", action, err)
 	}
-	q, meta, err := describe(doc, m.User.Namespace.Name)
+	q, meta, err := Describe(doc, m.User.Namespace.Name)
 	if err != nil {
 		return 0, fmt.Errorf("action %s: %w", action, err)
 	}
@@ -194,9 +194,9 @@ func offer[T any](to chan T, v T) {
 	}
 }
 
-// describe returns a scheduler's description of an action for the namespace that invokes
+// Describe returns a scheduler's description of an action for the namespace that invokes
 // it: the name of the queue, and the action's document without the code.
-func describe(doc json.RawMessage, namespace string) (activation.Queue, activation.ActionMetaData, error) {
+func Describe(doc json.RawMessage, namespace string) (activation.Queue, activation.ActionMetaData, error) {
 	var fields, exec map[string]json.RawMessage
 	var known struct {
 		Revision string `json:"_rev"`
