@@ -179,6 +179,7 @@ fuzz: ## Fuzz every decoder for a while (FUZZTIME=30s each)
 lint: ## gofmt, vet, staticcheck, golangci-lint
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet $(PACKAGES)
+	$(GO) vet -tags ansible ./ansible/...
 	$(GO) run $(STATICCHECK) $(PACKAGES)
 	$(GO) run $(GOLANGCI) run $(PACKAGES)
 
