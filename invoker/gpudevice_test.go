@@ -229,9 +229,9 @@ func TestTokensLearnFromCompany(t *testing.T) {
 			env.run = func(int, []byte) proxy.Exchange {
 				at.Add(1)
 				defer at.Add(-1)
-				time.Sleep(time.Second) // by the fake clock
+				pass(time.Second)
 				if at.Load() > 1 {
-					time.Sleep(time.Duration(slowdown-1) * time.Second)
+					pass(time.Duration(slowdown-1) * time.Second)
 				}
 				return answer(200, `{}`)
 			}

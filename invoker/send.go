@@ -25,7 +25,8 @@ func (c *completer) completion(p *pending, o delivery.Order) activation.Ack {
 }
 
 // sentTo returns the invoker to which the controller sent the message. That is this invoker,
-// or the invoker that forwarded the message first. The acks free the slot of that invoker.
+// or the invoker that forwarded the message first. Every ack names this invoker, because the
+// controller counts the activation against its memory.
 func (c *completer) sentTo(p *pending) activation.Instance {
 	if p.Forwarded != nil {
 		return p.Forwarded.Instance

@@ -61,11 +61,12 @@ func (c *container) preferred(other *container) bool {
 	return c.used > other.used
 }
 
-// answering returns a container in which a run has its answer, and that run. Its bookkeeping
-// and logs are not done yet, so it still has its slot. It lends the slot to the next run, which
-// begins after the bookkeeping: sooner than a cold start would. Callers often call again as
-// soon as they have an answer. answering returns nil if there is no such container or the
-// device keeps no containers.
+// answering returns a container of the revision on the device, and a run in the container
+// that has its answer but still holds its slot, because its bookkeeping and logs are not done.
+// The answered run lends the slot to the next run, which begins after the bookkeeping. That is
+// sooner than a cold start, and callers often call again as soon as they have an answer.
+// answering returns nil if no run has its answer, or if more containers are kept on the device
+// than the pool allows.
 func (s *Scheduler) answering(dev *device, rev *revision) (*container, *run) {
 	if dev.kept > s.cfg.Pool.Size {
 		return nil, nil

@@ -279,19 +279,28 @@ static void *use_block(void *at)
 
 static const struct gw_memprop on_device = {.type = 1, .location = {LOCATION_DEVICE, 0}};
 
+/* Moves a new block of 6 MiB out, and then fills the device so that the block has no room.
+ * FAKE_CUDA_MEMORY is 16 MiB. */
+static CUdeviceptr out_without_room(int c, CUmemHandle *other)
+{
+	CUdeviceptr p;
+
+	OK(cu.cuMemAlloc_v2(&p, 6 * MIB));
+	pattern_write(p, 6 * MIB, 1);
+	all_out(c, 1);
+	OK(cu.cuMemCreate(other, 12 * MIB, &on_device, 0));
+	return p;
+}
+
 /* A device without room refuses the move, and nothing is lost: launches wait until there
  * is room. FAKE_CUDA_MEMORY of 16 MiB. */
 static void vmm_full(int argc, char **argv)
 {
 	CUmemHandle other;
-	CUdeviceptr p;
 	pthread_t t;
 	int c = begin();
+	CUdeviceptr p = out_without_room(c, &other);
 
-	OK(cu.cuMemAlloc_v2(&p, 6 * MIB));
-	pattern_write(p, 6 * MIB, 1);
-	all_out(c, 1);
-	OK(cu.cuMemCreate(&other, 12 * MIB, &on_device, 0));
 	struct shim_frame s = invoker_move(c, GW_PREFETCH, 2);
 	SAME(s.word[STATUS], GW_FAILED);
 	SAME(s.word[CODE], CUDA_ERROR_OUT_OF_MEMORY);
@@ -308,14 +317,10 @@ static void vmm_full(int argc, char **argv)
 static void vmm_gives_up(int argc, char **argv)
 {
 	CUmemHandle other;
-	CUdeviceptr p;
 	unsigned type;
 	int c = begin();
+	CUdeviceptr p = out_without_room(c, &other);
 
-	OK(cu.cuMemAlloc_v2(&p, 6 * MIB));
-	pattern_write(p, 6 * MIB, 1);
-	all_out(c, 1);
-	OK(cu.cuMemCreate(&other, 12 * MIB, &on_device, 0));
 	for (int tries = 0; tries < 2; tries++) {
 		SAME(touch(p, 6 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 		SAME(cu.cuMemsetD8_v2(p, 2, 6 * MIB), CUDA_ERROR_OUT_OF_MEMORY);

@@ -152,7 +152,7 @@ func (l *Log) trouble() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// Ready blocks until there is no trouble.
+// Ready blocks until the log can be written again, and returns an error if ctx ends first.
 func (l *Log) Ready(ctx context.Context) error {
 	for {
 		l.mu.Lock()

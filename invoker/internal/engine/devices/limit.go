@@ -115,8 +115,10 @@ type beside struct {
 const learningRuns = 3
 
 // learn stores the most memory that processes have beyond their reports: modules and
-// libraries, which their limit does not count. After a process's first runs it learns only
-// within the limit, so that memory taken past the shim beyond the limit is found. Simulated devices hold no libraries. The caller holds m.mu.
+// libraries, which their limit does not count. After the first runs of a process, learn
+// ignores memory beyond the limit, so that a process that takes memory past the shim is found.
+// learn is a no-op for simulated devices, because nothing loads libraries there. The caller
+// must hold m.mu.
 func (b *gpuContainer) learn(found map[int]observed, context int64, within bool) {
 	if b.device.Simulated {
 		return

@@ -53,10 +53,10 @@ func translate(readings []nvml.Reading) []gpu.Reading {
 	return out
 }
 
-// fault reports what went wrong on a device. After a fatal fault nothing more is
-// started there until the driver reports that the device answers again, or, of one
-// that never stopped answering, that it needs no reset; where the driver cannot
-// report that, the device stays out until the next start.
+// fault logs a fault of a device and passes it to the observer. After a fatal fault, no run
+// is started on the device until the driver reports that the device answers again. If the
+// device never stopped answering, the driver must report that the device needs no reset. If
+// the driver cannot report that, the device is not used until the invoker starts again.
 func (h *Host) fault(o Observer, f nvml.Fault) {
 	log := h.log.With("device", f.Device, "fault", f.Kind.String(), "severity", f.Severity.String(), "reason", f.Text)
 	switch {

@@ -156,8 +156,9 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
-// A driver whose limits of control groups do not count managed memory is below: the invoker
-// must not use them. A driver without limits is no fault.
+// The verdict is Below for a driver whose limits of control groups do not count managed
+// memory, because the invoker must not use such limits. The verdict is Well for a driver
+// that has no such limits.
 func TestLimitsThatDoNotCountManagedMemory(t *testing.T) {
 	for manner, want := range map[string]Verdict{"all": Well, "plain": Below, "none": Well} {
 		t.Setenv("FAKE_NVML_LIMITS", manner)

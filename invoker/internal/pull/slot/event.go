@@ -25,7 +25,7 @@ func (t *Table) Acquired(now time.Duration, id ID, warmed bool) {
 	t.register(now, s)
 }
 
-// Refused reports that a slot gets no container.
+// Refused reports that the order Acquire failed: the slot has no container.
 func (t *Table) Refused(now time.Duration, id ID, why activation.CreationError, reason string) {
 	s := t.get(id)
 	if s == nil || s.state != acquiring {

@@ -11,28 +11,31 @@ type OrderKind int
 
 // The kinds of orders.
 const (
-	// Acquire has the slot's container made, or resumed; it stays the slot's. It is
-	// answered by Acquired or Refused.
+	// Acquire makes or resumes the slot's container. Table.Acquired or Table.Refused
+	// reports the outcome.
 	Acquire OrderKind = iota
-	// Pause pauses it; Paused answers. Remove removes it, and has no answer.
+	// Pause pauses the slot's container. Table.Paused reports the outcome.
 	Pause
+	// Remove removes the slot's container. No event reports the outcome.
 	Remove
-	// Put puts a key, and Delete deletes it, however long that takes; Stored and
-	// Deleted answer.
+	// Put puts a key into etcd, however long that takes. Table.Stored reports the outcome.
 	Put
+	// Delete deletes a key from etcd, however long that takes. Table.Deleted reports the
+	// outcome.
 	Delete
-	// Fetch asks the slot's scheduler for an activation. Pulled, Empty, Mismatched or
-	// QueueGone answers.
+	// Fetch asks the slot's scheduler for an activation. Table.Pulled, Empty, Mismatched or
+	// QueueGone reports the outcome.
 	Fetch
 	// Leave reports to the scheduler that the slot is gone, so that it answers the
-	// fetches that are out. It has no answer.
+	// slot's fetches that wait. No event reports the outcome.
 	Leave
-	// Find waits until the slot's queue has a scheduler again; Found answers.
+	// Find waits until the slot's queue has a scheduler again. Table.Found reports it.
 	Find
-	// Count counts the function's keys; Counted answers. Without a slot it counts its
-	// existing ones for a creation that waits; CountedOpen answers.
+	// Count counts the function's keys in etcd, and Table.Counted reports the number. Count
+	// without a slot counts the keys of existing containers, for a creation that waits, and
+	// Table.CountedOpen reports the number.
 	Count
-	// Ack answers a creation, with an Error unless the slot is open.
+	// Ack sends the response to a creation message, with an Error unless the slot is open.
 	Ack
 )
 
