@@ -82,7 +82,10 @@ func ProxyTar() ([]byte, error) {
 	if _, err := w.Write(content); err != nil {
 		return nil, err
 	}
-	return buf.Bytes(), w.Close()
+	if err := w.Close(); err != nil { // writes the end of the archive
+		return nil, err
+	}
+	return buf.Bytes(), nil
 }
 
 // subject is an engine with the containers that a test makes.
