@@ -31,17 +31,35 @@ func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 	r.end(t)
 }
 
+// Without the health topic controllers receive no ping. /ping then fails at once, with a status
+// that readiness probes take for "not ready", and succeeds after the topic is made.
+func TestPingFailsWithoutTheHealthTopic(t *testing.T) {
+	b := newBroker(t)
+	bus, err := broker.Dial([]string{b.Addr()}, quiet)
+	check.NoError(t, err)
+	defer bus.Close()
+	_, environ := deployment(t)
+	r := start(t, append(environ, "KAFKA_HOSTS="+b.Addr()))
+	<-r.ready
+	awaitResponse(t, r.address+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: controllers receive no ping")
+	check.NoError(t, bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}))
+	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
+	r.end(t)
+}
+
 func TestKafkaIsAwayAfterAWhile(t *testing.T) {
 	now := time.Now()
 	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
+	last := at(time.Hour)
 	for _, c := range []struct {
 		pings kafka.PingStatus
 		feed  kafka.FeedStats
 		want  string
 	}{
 		{want: ""},
-		{pings: kafka.PingStatus{Since: at(9 * time.Second), Interrupted: "x"}, feed: kafka.FeedStats{Since: at(time.Second), Interrupted: "y"}},
-		{pings: kafka.PingStatus{Since: at(10 * time.Second), Interrupted: "x"}, want: ": x"},
+		{pings: kafka.PingStatus{Last: last, Since: at(9 * time.Second), Interrupted: "x"}, feed: kafka.FeedStats{Since: at(time.Second), Interrupted: "y"}},
+		{pings: kafka.PingStatus{Last: last, Since: at(10 * time.Second), Interrupted: "x"}, want: ": x"},
+		{pings: kafka.PingStatus{Since: at(0), Interrupted: "x"}, want: ": x"}, // no ping has arrived yet
 		{feed: kafka.FeedStats{Since: at(time.Hour), Interrupted: "y"}, want: ": y"},
 	} {
 		got := kafkaAway(c.pings, c.feed, now, kafkaTimeout)

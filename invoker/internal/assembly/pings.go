@@ -140,18 +140,19 @@ func (a classic) set(on bool) bool {
 	return was != on
 }
 
-// kafkaTimeout is how long Kafka may be away before /ping fails: a controller
-// without a ping for so long sends nothing more, either.
+// kafkaTimeout is how long Kafka may be away before /ping fails: a controller that receives no
+// ping for so long sends nothing more, either.
 const kafkaTimeout = 10 * time.Second
 
-// kafkaAway returns why Kafka delivers no work, or "": the pings or the reading have failed
-// for too long.
+// kafkaAway returns why Kafka delivers no work, or "": the pings or the reading have failed for
+// too long. Until the first ping has arrived no controller knows the invoker, so a failed ping
+// counts at once. Otherwise a rollout would take the invoker for ready and go on.
 func kafkaAway(pings kafka.PingStatus, feed kafka.FeedStats, now time.Time, timeout time.Duration) string {
 	long := func(since time.Time) bool { return !since.IsZero() && now.Sub(since) >= timeout }
 	switch {
 	case long(feed.Since):
 		return "activations cannot be read since " + feed.Since.UTC().Format(time.RFC3339) + ": " + feed.Interrupted
-	case long(pings.Since):
+	case long(pings.Since), pings.Last.IsZero() && !pings.Since.IsZero():
 		return "controllers receive no ping since " + pings.Since.UTC().Format(time.RFC3339) + ": " + pings.Interrupted
 	}
 	return ""

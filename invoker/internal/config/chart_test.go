@@ -38,12 +38,20 @@ type daemonSet struct {
 }
 
 type chartContainer struct {
-	Image          string
-	Command, Args  []string
-	Env            []chartVariable
+	Image         string
+	Command, Args []string
+	Env           []chartVariable
+	Ports         []struct {
+		Name string
+		Port int `yaml:"containerPort"`
+	}
 	Resources      struct{ Requests, Limits map[string]string }
 	ReadinessProbe struct {
-		HTTPGet struct{ Path, Port, Scheme string } `yaml:"httpGet"`
+		HTTPGet          struct{ Path, Port, Scheme string } `yaml:"httpGet"`
+		InitialDelay     int                                 `yaml:"initialDelaySeconds"`
+		Period           int                                 `yaml:"periodSeconds"`
+		Timeout          int                                 `yaml:"timeoutSeconds"`
+		FailureThreshold int                                 `yaml:"failureThreshold"`
 	} `yaml:"readinessProbe"`
 	LivenessProbe   map[string]any `yaml:"livenessProbe"`
 	SecurityContext map[string]any `yaml:"securityContext"`
@@ -166,10 +174,27 @@ func TestChartStartsTheInvoker(t *testing.T) {
 			grace := time.Duration(pod.TerminationGracePeriodSeconds) * time.Second
 			check.That(t, grace > c.Drain.Deadline+c.Drain.Flush+10*time.Second, "grace period %v", grace)
 			check.Equal(t, container.Resources.Requests["memory"], "4608Mi")
-			check.Equal(t, container.ReadinessProbe.HTTPGet.Path, "/ping")
 			// A dependency that is away is no reason for a restart.
 			check.That(t, container.LivenessProbe["tcpSocket"] != nil && container.LivenessProbe["httpGet"] == nil, "liveness %v", container.LivenessProbe)
 		})
+	}
+}
+
+// TestChartAsksPing: the readiness probe asks /ping on the port and by the protocol that the
+// invoker serves. A pod whose /ping fails is not ready after at most 15 seconds.
+func TestChartAsksPing(t *testing.T) {
+	for _, set := range [][]string{nil, {"port=8081"}, {"probeScheme=HTTPS", "env.CONFIG_whisk_invoker_protocol=https", "env.CONFIG_whisk_invoker_https_keystorePath=/conf/store.p12"}} {
+		container := chart(t, []string{"openserverless"}, set...).Spec.Template.Spec.Containers[0]
+		c, probe := configured(t, container), container.ReadinessProbe
+		check.Equal(t, probe.HTTPGet.Path, "/ping")
+		check.Equal(t, strings.ToLower(probe.HTTPGet.Scheme), c.Admin.Protocol)
+		check.Equal(check.Must(t), len(container.Ports), 1)
+		check.Equal(t, probe.HTTPGet.Port, container.Ports[0].Name)
+		check.Equal(t, container.Ports[0].Port, c.Admin.Port)
+		check.Equal(t, probe.InitialDelay, 0)
+		check.AtLeast(t, probe.Timeout, 1)
+		check.AtLeast(t, probe.FailureThreshold, 1)
+		check.AtMost(t, probe.Period*probe.FailureThreshold+probe.Timeout, 15)
 	}
 }
 
