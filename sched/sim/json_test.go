@@ -10,13 +10,13 @@ import (
 // TestJSONIsDocumented: programs read the output of --json, so every name in it is documented,
 // and every documented name exists.
 func TestJSONIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scheduling-results.md")
+	text, err := os.ReadFile("../../docs/simulator.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, found := strings.Cut(string(text), "## Output for programs\n")
 	if !found {
-		t.Fatal("docs/scheduling-results.md has no section on the output")
+		t.Fatal("docs/simulator.md has no section on the output")
 	}
 	printed := map[string]bool{}
 	for _, v := range []any{Result{}, Summary{}, Finding{}, GridCell{}} {
@@ -24,14 +24,14 @@ func TestJSONIsDocumented(t *testing.T) {
 	}
 	for name := range printed {
 		if !strings.Contains(section, "`"+name+"`") {
-			t.Errorf("docs/scheduling-results.md does not name %q", name)
+			t.Errorf("docs/simulator.md does not name %q", name)
 		}
 	}
 	words := strings.Split(section, "`")
 	for i := 1; i < len(words); i += 2 {
 		w := words[i]
 		if !printed[w] && !strings.HasPrefix(w, "--") && !strings.HasPrefix(w, "sim ") {
-			t.Errorf("docs/scheduling-results.md names %q, which is not printed", w)
+			t.Errorf("docs/simulator.md names %q, which is not printed", w)
 		}
 	}
 }

@@ -36,7 +36,7 @@ devices. It needs no GPU, and the same seed always gives the same numbers.
   gpuwhisk sim claims --seeds 20
   gpuwhisk sim replay scheduler.log
 
-docs/scheduling-results.md explains the model and every parameter.`
+docs/simulator.md explains the model and its parameters.`
 }
 
 // workloadFlags select the workload.

@@ -86,5 +86,5 @@ func gridText(cells []sim.GridCell) string {
 	if len(worst.Rows) == 0 {
 		return text + "No cell misses one of the first four.\n"
 	}
-	return text + "The worst cell of each workload of those that miss one of the first four:\n\n" + worst.Markdown()
+	return text + "Cells that miss one of the first four goals: for each workload the worst cell, and their number.\n\n" + worst.Markdown()
 }

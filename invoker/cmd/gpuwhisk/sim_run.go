@@ -44,7 +44,7 @@ Policies:
 		fmt.Fprintf(&b, "  %-12s %s\n", k.Name, k.Text)
 	}
 	b.WriteString(`
-With --json the fields are those that docs/scheduling-results.md lists.`)
+docs/simulator.md lists the fields of --json.`)
 	return b.String()
 }
 
