@@ -1,8 +1,9 @@
 #!/bin/sh
-# The image's entry point: a program that is named runs as it is, which is how
-# OpenWhisk starts /bin/sh -c "exec /init.sh ..."; all else are gpuwhisk's arguments.
+# The image's entry point. The name of a command of gpuwhisk, and flags, run gpuwhisk. Any
+# other first argument is a program: OpenWhisk starts /bin/sh -c "exec /init.sh ...".
 case ${1:-} in
-'' | -* | invoker | doctor | drained | ping | probe | standalone | sim | gpu-check | version | demo | completion)
+'' | -* | invoker | standalone | demo | top | fallbacks | explain | load | new | sim | doctor | \
+	gpu-check | ping | drained | probe | clean | completion | version | help)
 	exec /usr/bin/gpuwhisk "$@"
 	;;
 esac

@@ -14,8 +14,8 @@ import (
 // published default, which may depend on the policy. The commands offer the options as flags.
 type Options struct {
 	Devices       *int           `group:"Server" placeholder:"1" help:"GPUs."`
-	Memory        *Bytes         `group:"Server" name:"gpu-memory" placeholder:"16GB" help:"Memory of each."`
-	Tokens        *int           `group:"Server" placeholder:"2" help:"D: runs in flight per device, or the most of it with --dynamic-tokens."`
+	Memory        *Bytes         `group:"Server" name:"gpu-memory" placeholder:"16GB" help:"Memory of each GPU."`
+	Tokens        *int           `group:"Server" placeholder:"2" help:"D: runs in flight per device; its upper bound with --dynamic-tokens."`
 	DynamicTokens *bool          `negatable:"" group:"Server" help:"Let D follow utilization and the slowdown that is learned."`
 	Threshold     *float64       `group:"Server" placeholder:"0.9" help:"Utilization above which a dynamic D falls."`
 	Pool          *int           `group:"Server" placeholder:"32" help:"Containers per device."`
@@ -23,34 +23,34 @@ type Options struct {
 	Context       *Bytes         `group:"Server" placeholder:"400MB" help:"Device memory of a container's CUDA context."`
 	Start         *time.Duration `group:"Server" name:"container-start" placeholder:"1.5s" help:"Container start on top of a function's cold time."`
 	Interference  []float64      `group:"Server" placeholder:"1,1.3,2.1,3" help:"Slowdown of each of 1, 2, 3, ... runs at once."`
-	InitAlone     *bool          `negatable:"" group:"Server" help:"Initialization does not load the device."`
+	InitAlone     *bool          `negatable:"" group:"Server" help:"Initialization does not slow down other runs."`
 	SwapBandwidth *float64       `group:"Server" placeholder:"12" help:"GB/s between host and device, in each direction."`
-	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that is hidden."`
+	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that overlaps with the run."`
 	Headroom      *Bytes         `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out memory of throttled and inactive flows."`
 	SwapEachRun   *bool          `negatable:"" group:"Server" help:"Move a container's memory out after every run."`
 	Prefetch      *bool          `negatable:"" group:"Server" help:"Bring memory in ahead for flows that become active."`
 	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
 
 	Overrun       *time.Duration `group:"Policy" short:"T" placeholder:"10s" help:"T: how far a flow may run ahead."`
-	Gap           *time.Duration `group:"Policy" placeholder:"0s" help:"How far two flows may get apart by the window: T is half of it, where that is more. sticky-plus: 2m."`
-	TTLAlpha      *float64       `group:"Policy" name:"ttl-alpha" placeholder:"2" help:"TTL of an empty flow over its inter-arrival time."`
+	Gap           *time.Duration `group:"Policy" placeholder:"0s" help:"Largest difference in service between two flows that the window allows: T is half of it if that is more than --overrun. sticky-plus: 2m."`
+	TTLAlpha      *float64       `group:"Policy" name:"ttl-alpha" placeholder:"2" help:"TTL of an empty flow, as a multiple of its inter-arrival time."`
 	TTLMin        *time.Duration `group:"Policy" name:"ttl-min" placeholder:"100ms" help:"Least TTL."`
 	TTLMax        *time.Duration `group:"Policy" name:"ttl-max" placeholder:"10m" help:"Largest TTL. With --ttl-min of the same value: one TTL for all."`
-	TTLGlobal     *bool          `negatable:"" group:"Policy" name:"ttl-global" help:"One inter-arrival time for all flows."`
+	TTLGlobal     *bool          `negatable:"" group:"Policy" name:"ttl-global" help:"Use one inter-arrival time for all flows."`
 	Smoothing     *float64       `group:"Policy" placeholder:"0.2" help:"Weight of a new sample in the estimates of service and inter-arrival time."`
 	InitialCharge *time.Duration `group:"Policy" placeholder:"T/10" help:"Charge of a function that never finished."`
-	FixedCharge   *time.Duration `group:"Policy" placeholder:"off" help:"Charge every run the same instead of its estimate."`
-	CountSetup    *bool          `negatable:"" group:"Policy" help:"Service counts cold time."`
+	FixedCharge   *time.Duration `group:"Policy" placeholder:"off" help:"Charge every run this time instead of its estimate."`
+	CountSetup    *bool          `negatable:"" group:"Policy" help:"Count set-up as service."`
 	Correct       *bool          `negatable:"" group:"Policy" help:"Settle the charge at completion. sticky-plus: yes."`
 	Wait          *bool          `negatable:"" group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
 	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
 	Shortest      *bool          `negatable:"" aliases:"aged" group:"Policy" help:"Choose the run that is expected to take least, setup included. sticky-plus: yes."`
-	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
+	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: a flow goes first when its deficit exceeds this number of dispatches."`
 	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
 
 	Window *time.Duration `group:"Measuring" placeholder:"30s" help:"Window of service gaps."`
 	Warmup *time.Duration `group:"Measuring" placeholder:"0s" help:"Arrivals before it are not measured."`
-	Drain  *time.Duration `group:"Measuring" placeholder:"1h" help:"How long the run may go on after the last arrival: its horizon."`
+	Drain  *time.Duration `group:"Measuring" placeholder:"1h" help:"How long the simulation may go on after the last arrival."`
 }
 
 // set copies a value that is given.

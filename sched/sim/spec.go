@@ -11,16 +11,16 @@ import (
 // start from DefaultSpec.
 type Spec struct {
 	Kind      string        `name:"workload" default:"zipf" enum:"zipf,equal,azure,copies,burst,diurnal,ramp,rare,bimodal,hot,thrice,flash,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
-	Count     int           `default:"24" group:"Workload" help:"Functions of the zipf class and of the classes that build on it."`
-	Load      float64       `default:"0.7" group:"Workload" help:"Share of the server's capacity that is asked for, everything warm. Above 1 it cannot be served."`
+	Count     int           `default:"24" group:"Workload" help:"Number of functions of the zipf class and of the classes that build on it."`
+	Load      float64       `default:"0.7" group:"Workload" help:"Demand as a share of the server's capacity, with everything warm. A load above 1 cannot be served."`
 	Zipf      float64       `default:"1.5" group:"Workload" help:"Exponent of the popularity."`
-	TraceID   int           `default:"4" group:"Workload" help:"Which of the nine azure samples, 0 to 8; 4 is the medium one."`
+	TraceID   int           `default:"4" group:"Workload" help:"Number of the azure sample, 0 to 8; 4 is the medium trace."`
 	WarmShare float64       `default:"0.55" group:"Workload" help:"Share of an azure sample's published utilization that is warm work."`
-	Footprint Bytes         `default:"0B" group:"Workload" help:"Device memory of every generated function; 0 keeps the published ones."`
+	Footprint Bytes         `default:"0B" group:"Workload" help:"Device memory of every generated function; 0 keeps the published sizes."`
 	Weight    float64       `default:"1" group:"Workload" help:"Weight of the first function in fair queueing."`
 	Large     bool          `group:"Workload" help:"Only functions of about two seconds or more."`
 	Duration  time.Duration `default:"30m" group:"Workload" help:"How long activations arrive."`
-	Seed      uint64        `default:"1" group:"Seeds" help:"Seed of the arrivals; the first one where there are several."`
+	Seed      uint64        `default:"1" group:"Seeds" help:"Seed of the arrivals; the first seed if there are several."`
 
 	Capacity float64 `kong:"-"` // of the server, see Capacity; 0 means 1
 }

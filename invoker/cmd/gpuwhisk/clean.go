@@ -22,12 +22,13 @@ type cleanCmd struct {
 func (cleanCmd) Help() string {
 	return `An invoker that is stopped by SIGTERM, or killed, leaves its action containers to the next
 process with its id. If no such process will start, this command removes the containers. Give
-the --id and --uniqueName of the invoker. The same by hand:
+the --id and --uniqueName of the invoker. It works with Docker and with containerd
+(whisk.container-engine). With Docker the same is done by hand with
 
   docker rm -f $(docker ps -aq --filter label=org.gpuwhisk.invoker=wsk00)
 
 where wsk00 consists of wsk, the unique name and the number. Without =wsk00 it removes the containers of all invokers.
---all also removes their network (docker network rm gpuwhisk), unless it was created by hand.`
+--all also removes their network (gpuwhisk in Docker, the bridge on containerd), unless it was created by hand.`
 }
 
 // Run removes the containers.
@@ -45,6 +46,8 @@ func (c cleanCmd) Run() error {
 	}
 
 	n, err := assembly.Clean(interrupted(), cfg, id, c.All, newLogger(os.Stderr, cfg.Logs))
-	fmt.Println("removed", n, "containers")
+	if err == nil || n > 0 {
+		fmt.Println("removed", n, "containers")
+	}
 	return err
 }

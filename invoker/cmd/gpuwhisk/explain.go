@@ -34,6 +34,9 @@ var activationID = regexp.MustCompile(`^[0-9a-fA-F]{32}$`)
 
 // Validate checks the id.
 func (c *explainCmd) Validate() error {
+	if c.Activation == "" {
+		return errors.New("give the id of an activation; wsk activation list prints ids")
+	}
 	if !activationID.MatchString(c.Activation) {
 		return fmt.Errorf("%q is no activation id: want 32 hexadecimal digits", c.Activation)
 	}

@@ -40,6 +40,9 @@ var functionName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_@.-]{0,254}$`)
 
 // Validate checks the name.
 func (c *newCmd) Validate() error {
+	if c.Name == "" {
+		return errors.New("give the name of the function")
+	}
 	if !functionName.MatchString(c.Name) {
 		return fmt.Errorf("%q: a function's name begins with a letter, a digit or _, and may also contain @, . and -", c.Name)
 	}

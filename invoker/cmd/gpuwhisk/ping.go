@@ -13,7 +13,7 @@ import (
 // pingCmd checks whether the invoker of this host accepts work. It is the health check
 // of the image.
 type pingCmd struct {
-	ID      string        `name:"id" placeholder:"N" help:"As for gpuwhisk invoker."`
+	ID      string        `name:"id" placeholder:"N" help:"Number of the invoker. Its settings may be in /etc/gpuwhisk/invokerN.env."`
 	Timeout time.Duration `default:"4s" help:"Longest time to wait."`
 	EnvFile string        `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
@@ -39,7 +39,7 @@ func ping(ctx context.Context, a config.Admin) error {
 	status, text, err := doctor.Ping(ctx, a)
 	switch {
 	case err != nil:
-		return err
+		return fmt.Errorf("%w (PORT names the port of the invoker, now %d; gpuwhisk doctor examines the host)", err, a.Port)
 	case status != http.StatusOK:
 		return fmt.Errorf("the invoker does not accept work: %s", text)
 	}

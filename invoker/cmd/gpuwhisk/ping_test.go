@@ -28,6 +28,7 @@ func TestPing(t *testing.T) {
 	check.ErrorContains(t, ping(t.Context(), a), "waiting for Kafka")
 	s.Close()
 	check.ErrorContains(t, ping(t.Context(), a), "refused", "no invoker")
+	check.ErrorContains(t, ping(t.Context(), a), "(PORT names the port of the invoker, now "+strconv.Itoa(n)+";")
 	a.Protocol = "https"
 	check.ErrorContains(t, ping(t.Context(), a), "key store", "https without a store")
 }

@@ -20,11 +20,11 @@ type simClaimsCmd struct {
 
 // Help is the longer text of gpuwhisk sim claims --help.
 func (simClaimsCmd) Help() string {
-	return `For each result of the paper that a simulation can check: the paper's figure, what
-comes out here as median with 10% and 90% quantiles over seeds, the 95% interval of that median,
-a verdict (reproduced, same direction, not) and a line about why. A verdict needs the whole
-interval on its side and is unclear otherwise, so always with fewer than 6 seeds, unless it
-is one about every run. Results of ours beyond the paper follow.`
+	return `Prints a row for each result of the paper that a simulation can check: the paper's figure,
+the figure of this simulator (median, 10% and 90% quantiles over seeds, 95% interval of the
+median), a verdict (reproduced, same direction, not) and the reason. The whole interval must
+support a verdict; otherwise the claim is unclear. With fewer than 6 seeds all claims are
+unclear, except claims about every run. Results beyond the paper follow.`
 }
 
 // Validate checks the flags.

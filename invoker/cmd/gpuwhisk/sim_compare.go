@@ -70,7 +70,7 @@ type simCompareCmd struct {
 
 // Help is the longer text of gpuwhisk sim compare --help.
 func (simCompareCmd) Help() string {
-	return `Every policy gets the same memory management and pool, but naive, which has none. Figures
+	return `Every policy except naive gets the same memory management and pool; naive has none. Figures
 are medians over seeds with the 10% and 90% quantiles; the ratio is of mean latencies to the
 first policy, seed by seed. A trace is the same for every seed, so one is enough for it.`
 }

@@ -21,9 +21,9 @@ type simGridCmd struct {
 // Help is the longer text of gpuwhisk sim grid --help.
 func (simGridCmd) Help() string {
 	return `sticky-plus against every other policy, over numbers of devices, tokens, containers, loads,
-workloads and footprints. Each cell is how its mean latency, its 99th percentile
-and its mean over functions relate to those of the best other policy in that cell: the median
-over seeds, and its interval with 95% confidence, which takes 6 seeds at least.
+workloads and footprints. Each cell has three ratios of sticky-plus to the best other policy in
+that cell: mean latency, 99th percentile, and mean over functions. A ratio is the median over
+seeds with its 95% interval, which needs at least 6 seeds.
 
   gpuwhisk sim grid --seeds 20 --into docs/scheduling-results.md --csv docs/results/scheduling-grid.csv`
 }

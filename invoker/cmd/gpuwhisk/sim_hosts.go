@@ -19,11 +19,11 @@ import (
 // forwarders.
 type simHostsCmd struct {
 	Policy     string        `default:"sticky-plus" help:"Policy of the hosts."`
-	Hosts      int           `default:"4" group:"Hosts" help:"How many."`
+	Hosts      int           `default:"4" group:"Hosts" help:"Number of hosts."`
 	Forward    bool          `group:"Hosts" help:"Hosts in classic mode that get their activations from forwarders."`
 	PauseGrace time.Duration `default:"10s" group:"Hosts" help:"How long a function's idle slot keeps fetching work."`
 	Containers int           `default:"1000" group:"Hosts" help:"Containers that the namespace may have; OpenWhisk's default is 30."`
-	Random     bool          `group:"Hosts" help:"Also simulate hosts that do not put warmed keys."`
+	Random     bool          `group:"Hosts" help:"Also simulate hosts that write no warmed keys into etcd."`
 	Seeds      int           `default:"1" group:"Seeds" help:"Number of seeds."`
 	workloadFlags
 	sim.Options
@@ -35,8 +35,8 @@ func (simHostsCmd) Help() string {
 scheduler hands out activations and orders containers as the original does. They are
 compared with hosts that each serve a fixed part of the functions: equal parts if the
 functions have the same demand (alone), or the functions whose random home host it is, as in
-classic mode (classic). With --random there are also hosts that do not put warmed keys, so
-that functions are placed at random. Load is a share of the capacity of all hosts. Jain's
+classic mode (classic). With --random there are also hosts that write no warmed keys into
+etcd, so that functions are placed at random. Load is a share of the capacity of all hosts. Jain's
 index is over the device time of functions, as shares of their demand. Idle is the longest
 time that an activation was at the scheduler while the host that took it could have started it.
 

@@ -115,6 +115,11 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"sim grid --seeds 0":                   "--seeds 0: must lie within",
 		"sim grid --json --into x":             "give one",
 		"sim replay /absent":                   "/absent",
+
+		"explain":           "give the id of an activation",
+		"explain abc":       "\"abc\" is no activation id",
+		"new":               "give the name of the function",
+		"new --dir /absent": "give the name of the function",
 	} {
 		wantOutcome(t, line, 2, want)
 	}
