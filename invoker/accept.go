@@ -45,7 +45,17 @@ const (
 // so it gets a goroutine.
 func (iv *Invoker) admit(p *pending) {
 	defer iv.completer.rescue(p)
-	way, no := iv.decide(p)
+	way, no := toFetch, (*ending)(nil)
+	switch {
+	case p.Recovery(false) == delivery.Repeat:
+		way, no = toEnd, iv.repeated(p)
+	case iv.ports.Blacklist.Blocked(p.User.Namespace.Name):
+		way, no = toEnd, iv.blocked(p)
+	case p.Revision != "":
+		if a, cached := iv.ports.Actions.Cached(p.Action.FQN(), p.Revision); cached {
+			way, no = iv.wayOf(p, a)
+		}
+	}
 	if way == toRun {
 		iv.dispatch.post(arrived{p})
 		return
@@ -53,26 +63,12 @@ func (iv *Invoker) admit(p *pending) {
 	iv.admissions.Go(func() { iv.carry(p, way, no) })
 }
 
-// decide returns the next step of a pending activation, and its end if it never runs.
-func (iv *Invoker) decide(p *pending) (way, *ending) {
-	switch {
-	case p.Recovery(false) == delivery.Repeat:
-		return toEnd, iv.repeated(p)
-	case iv.ports.Blacklist.Blocked(p.User.Namespace.Name):
-		return toEnd, iv.blocked(p)
-	}
-	a, cached := iv.cached(p)
-	if !cached {
-		return toFetch, nil
-	}
-	return iv.wayOf(p, a)
-}
-
-// wayOf returns the next step of a pending activation whose action is known.
+// wayOf returns the next step of a pending activation whose action is known, and its end if it
+// never runs.
 func (iv *Invoker) wayOf(p *pending, a *activation.Action) (way, *ending) {
 	no := iv.settings.route(p, a)
-	if no == nil {
-		no = iv.interrupted(p)
+	if how := p.Recovery(a.Annotations.Rerun(iv.settings.Rerun)); no == nil && how != delivery.Run {
+		no = iv.interrupted(p, how)
 	}
 	switch {
 	case no != nil:
@@ -92,7 +88,11 @@ func (iv *Invoker) wayOf(p *pending, a *activation.Action) (way, *ending) {
 func (iv *Invoker) carry(p *pending, way way, no *ending) {
 	defer iv.completer.rescue(p)
 	if way == toFetch {
-		a, err := iv.awaitAction(iv.completer.ctx, p)
+		// The action's own time limit is not known yet: wait as long as the longest run, and a minute.
+		longest := time.Duration(iv.settings.Bounds.TimeoutMillis.Max) * time.Millisecond
+		ctx, cancel := context.WithTimeout(iv.completer.ctx, longest+time.Minute)
+		a, err := iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)
+		cancel()
 		switch {
 		case err == nil:
 			way, no = iv.wayOf(p, a)
@@ -131,21 +131,6 @@ func (iv *Invoker) blocked(p *pending) *ending {
 	return e
 }
 
-// cached returns the action of a pending activation if it is in memory.
-func (iv *Invoker) cached(p *pending) (*activation.Action, bool) {
-	if p.Revision == "" {
-		return nil, false
-	}
-	return iv.ports.Actions.Cached(p.Action.FQN(), p.Revision)
-}
-
-// awaitAction waits for the action of a pending activation.
-func (iv *Invoker) awaitAction(ctx context.Context, p *pending) (*activation.Action, error) {
-	ctx, cancel := context.WithTimeout(ctx, iv.settings.fetchTime())
-	defer cancel()
-	return iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)
-}
-
 // Texts of activations that were running when an invoker ended.
 const (
 	textInterrupted = "The invoker ended while the action ran. Whether the action did its work is not known, and it is not run again: its annotation rerun, or the setting whisk.invoker.rerun, would allow that."
@@ -153,17 +138,14 @@ const (
 )
 
 // interrupted returns the end of an activation that an earlier process had begun to run,
-// or nil if it runs. It runs again only if its action or the operator allows that, and not
-// for ever.
+// or nil if it runs again.
 //
 // The record shows a whisk error. The ack does not: a controller that receives three system
 // errors among ten acks takes the invoker for unhealthy, and after a crash there are as many
 // interrupted activations as ran.
-func (iv *Invoker) interrupted(p *pending) *ending {
+func (iv *Invoker) interrupted(p *pending, how delivery.Recovery) *ending {
 	text := textInterrupted
-	switch p.Recovery(p.action.Annotations.Rerun(iv.settings.Rerun)) {
-	case delivery.Run:
-		return nil
+	switch how {
 	case delivery.GiveUp:
 		text = fmt.Sprintf(textAttempts, p.Attempts)
 	case delivery.RunAgain:

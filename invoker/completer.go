@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
@@ -55,18 +57,17 @@ func appError(text string) *ending { return refused(activation.StatusApplication
 
 // accept adds a message to the table. The caller has reserved a permit.
 func (c *completer) accept(d Delivery) *pending {
-	p := newPending(c, d, c.clock())
+	p := &pending{Delivery: d, completer: c, trace: &explain.Trace{}, accepted: c.clock()}
 	c.observe.accepted(p)
 	c.mu.Lock()
-	state, orders := c.table.Deliver(delivery.Arrival{
+	p.state = c.table.Deliver(delivery.Arrival{
 		ID: d.ActivationID, Blocking: d.Blocking, Journaled: c.journal != nil && !d.NotJournaled, Fetched: d.Fetched, History: d.History,
 	})
-	p.state = state
 	c.mu.Unlock()
 	if d.Completed {
 		c.observe.interrupted(p, "completed")
+		c.take(p, delivery.Event{Kind: delivery.Skipped})
 	}
-	c.carryOut(p, orders)
 	return p
 }
 
@@ -97,21 +98,18 @@ func (c *completer) fetch(d *Delivery, message []byte) bool {
 	return fresh
 }
 
-// take reports an event of a pending activation and carries out the orders.
-func (c *completer) take(p *pending, e delivery.Event) { c.carryOut(p, c.orders(p, e)) }
-
-// orders reports an event of a pending activation and returns the orders.
-func (c *completer) orders(p *pending, e delivery.Event) []delivery.Order {
+// take reports an event of a pending activation and carries out the orders. Orders on which
+// the caller waits are left to the caller: take returns AppendBegin to begin, and AppendPass
+// and Pass to pass.
+func (c *completer) take(p *pending, e delivery.Event) (left []delivery.Order) {
 	e.Activation = p.state
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.table.Take(c.clock(), e)
-}
-
-// carryOut carries out the orders of one event.
-func (c *completer) carryOut(p *pending, orders []delivery.Order) {
-	for _, o := range orders {
+	orders := c.table.Take(c.clock(), e)
+	c.mu.Unlock()
+	for i, o := range orders {
 		switch o.Do {
+		case delivery.AppendBegin, delivery.AppendPass, delivery.Pass:
+			return orders[i:]
 		case delivery.AppendEnd:
 			c.persist([]delivery.Order{o})
 		case delivery.AppendComplete:
@@ -141,17 +139,19 @@ func (c *completer) carryOut(p *pending, orders []delivery.Order) {
 		case delivery.Report:
 			c.report(p, o.End)
 		case delivery.Release:
-			signal(c.freed)
+			select {
+			case c.freed <- struct{}{}:
+			default:
+			}
 		}
 	}
+	return nil
 }
 
 // begin reports that the action is about to run. It returns when the journal, or else Kafka's
 // broker, has that. With an error the action must not run: ctx has ended.
 func (c *completer) begin(ctx context.Context, p *pending) error {
-	orders := c.orders(p, delivery.Event{Kind: delivery.Begun})
-	if len(orders) == 0 || orders[0].Do != delivery.AppendBegin {
-		c.carryOut(p, orders)
+	if len(c.take(p, delivery.Event{Kind: delivery.Begun})) == 0 {
 		return nil
 	}
 	written, err := c.journal.Begin(ctx, p.ActivationID, p.Attempts)
@@ -165,7 +165,7 @@ func (c *completer) begin(ctx context.Context, p *pending) error {
 // if the activation must stay here. If the journal cannot record the pass, only a fetched
 // activation stays, because the journal has its only copy.
 func (c *completer) pass(p *pending) bool {
-	for _, o := range c.orders(p, delivery.Event{Kind: delivery.Passing}) {
+	for _, o := range c.take(p, delivery.Event{Kind: delivery.Passing}) {
 		if o.Do == delivery.Pass {
 			return true
 		}
@@ -180,23 +180,6 @@ func (c *completer) pass(p *pending) bool {
 	return false
 }
 
-// result sends an early result to a caller that waits while logs are still being collected
-// (MessagingActiveAck: the result goes before the completion).
-func (c *completer) result(p *pending, r *activation.Record) {
-	c.take(p, delivery.Event{Kind: delivery.Resulted, End: c.storable(p, delivery.End{Record: r})})
-}
-
-// answer tells the controller, and a caller that waits, how a pending activation ended.
-// The caller of answer files it afterwards, when the record is complete.
-func (c *completer) answer(p *pending, e delivery.End) {
-	c.take(p, delivery.Event{Kind: delivery.Answered, End: c.storable(p, e)})
-}
-
-// file stores the complete record of an answered activation and releases its permit.
-func (c *completer) file(p *pending, e delivery.End) {
-	c.take(p, delivery.Event{Kind: delivery.Filed, End: e})
-}
-
 // end ends a pending activation that does not end by its run: it is refused, an earlier
 // process ended it, its admission or its worker failed. If its caller or its controller
 // knows an end already, that end counts.
@@ -205,20 +188,8 @@ func (c *completer) end(p *pending, e ending) {
 		c.observe.refused(p, e)
 		e.Record, e.Combined = p.record(e.response, times{}, c.wall()), true
 	}
-	c.take(p, delivery.Event{Kind: delivery.Ended, End: c.storable(p, e.End)})
-}
-
-// storable adds whether the record is stored.
-func (c *completer) storable(p *pending, e delivery.End) delivery.End {
 	e.Store = !e.Silent && c.store.keeps(p, e.Record.Response)
-	return e
-}
-
-// finished reports whether a pending activation has ended and released its permit.
-func (c *completer) finished(p *pending) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return p.state.Finished()
+	c.take(p, delivery.Event{Kind: delivery.Ended, End: e.End})
 }
 
 // rescue ends a pending activation after a panic outside of its run. Every goroutine that
@@ -315,52 +286,34 @@ func (c *completer) stop() {
 // persistBatch bounds the encoded records in memory at once.
 const persistBatch = 64
 
-// persist writes ends to the journal.
+// persist writes ends to the journal. It logs when the journal begins to refuse ends that are
+// not safe.
 func (c *completer) persist(orders []delivery.Order) {
 	if len(orders) == 0 {
 		return
 	}
 	failed, why := 0, error(nil)
-	for len(orders) > 0 {
-		n := min(len(orders), persistBatch)
-		if lost, err := c.persistSome(orders[:n]); lost > 0 {
-			failed, why = failed+lost, err
+	for batch := range slices.Chunk(orders, persistBatch) {
+		ids, docs := make([]activation.ID, len(batch)), make([][]byte, len(batch))
+		for i, o := range batch {
+			ids[i], docs[i] = o.Activation.ID, o.End.Document
+			if docs[i] == nil {
+				docs[i] = o.End.Record.Document(c.wall().UnixMilli())
+			}
 		}
-		orders = orders[n:]
+		errs := c.journal.KeepUnacknowledged(ids, docs)
+		c.mu.Lock()
+		for i, o := range batch {
+			switch {
+			case errs[i] == nil:
+				c.table.Take(c.clock(), delivery.Event{Kind: delivery.Persisted, Activation: o.Activation, Version: o.Version})
+			case o.Activation.Unsafe():
+				failed, why = failed+1, errs[i]
+			}
+		}
+		c.mu.Unlock()
 	}
 	if before := c.failing.Swap(failed > 0); failed > 0 && !before {
 		c.log.Error("results of activations are not kept for the next process", "activations", failed, "error", why)
-	}
-}
-
-// persistSome writes a batch of ends. It returns how many unsafe ends the journal does not
-// take, and why.
-func (c *completer) persistSome(orders []delivery.Order) (failed int, why error) {
-	ids, docs := make([]activation.ID, len(orders)), make([][]byte, len(orders))
-	for i, o := range orders {
-		ids[i], docs[i] = o.Activation.ID, o.End.Document
-		if docs[i] == nil {
-			docs[i] = o.End.Record.Document(c.wall().UnixMilli())
-		}
-	}
-	errs := c.journal.KeepUnacknowledged(ids, docs)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, o := range orders {
-		switch {
-		case errs[i] == nil:
-			c.table.Take(c.clock(), delivery.Event{Kind: delivery.Persisted, Activation: o.Activation, Version: o.Version})
-		case o.Activation.Unsafe():
-			failed, why = failed+1, errs[i]
-		}
-	}
-	return failed, why
-}
-
-// signal wakes the reader of a channel of capacity 1.
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
 	}
 }

@@ -34,7 +34,7 @@ func TestReportedIsKeptBefore(t *testing.T) {
 		p, rec := k.pendingOf(Delivery{NotJournaled: c.unlisted}, c.blocking)
 		c.end.Record = rec
 		if c.resulted {
-			k.completer.result(p, rec)
+			k.result(p, rec)
 		}
 		k.completer.end(p, ending{End: c.end})
 		check.Equal(t, strings.Join(k.order, " "), c.want, "%s", c.name)
@@ -132,11 +132,13 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 	}
 	k := newClerk(false)
 	tick, rec := k.pending(false)
-	k.completer.answer(tick, delivery.End{Record: rec})
+	k.completer.take(tick, delivery.Event{Kind: delivery.Answered, End: delivery.End{Record: rec, Store: true}})
 	for range 10 {
 		k.tick()
 	}
-	k.completer.file(tick, delivery.End{Record: withLogs(rec, []string{"its last words"})})
+	logged := *rec
+	logged.Logs = []string{"its last words"}
+	k.completer.take(tick, delivery.Event{Kind: delivery.Filed, End: delivery.End{Record: &logged, Store: true}})
 	k.tick()
 	k.completer.stop()
 	check.Equal(check.Must(t), len(k.unacknowledged), 2)

@@ -179,14 +179,15 @@ func (x *executor) resize(ctx context.Context, ctr *actionContainer, bytes int64
 // container, but not if the container's network goes first.
 const finalResponse = time.Second
 
-// alive returns a context that ends with the given context, or when the container has ended by
-// itself. No answer can come then, so the user need not wait for the time limit. grace is the
-// time for an answer that was sent before the end.
-func (ctr *actionContainer) alive(of context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
-	ctx, end := context.WithCancel(of)
+// exchange makes a request to the container's proxy. The context of the request ends with ctx,
+// or when the container has ended by itself. No answer can come then, so the user need not wait
+// for the time limit. grace is the time for an answer that was sent before the end. A request
+// that ended because its container died has the outcome NoResponse if it was sent, else Refused.
+func (ctr *actionContainer) exchange(ctx context.Context, grace time.Duration, send func(context.Context) proxy.Exchange) proxy.Exchange {
+	alive, end := context.WithCancel(ctx)
+	defer end()
 	if ctr.life.Err() != nil { // before anything was sent
 		end()
-		return ctx, end
 	}
 	stop := context.AfterFunc(ctr.life, func() {
 		if ctr.lost() {
@@ -194,17 +195,10 @@ func (ctr *actionContainer) alive(of context.Context, grace time.Duration) (cont
 			return
 		}
 		late := time.AfterFunc(grace, end)
-		context.AfterFunc(ctx, func() { late.Stop() })
+		context.AfterFunc(alive, func() { late.Stop() })
 	})
-	return ctx, func() {
-		stop()
-		end()
-	}
-}
-
-// unlessDead replaces the outcome of a call that ended because its container died. The new
-// outcome is NoResponse if the request was sent, else Refused.
-func unlessDead(ctx context.Context, x proxy.Exchange) proxy.Exchange {
+	defer stop()
+	x := send(alive)
 	if x.Failure == proxy.Cancelled && ctx.Err() == nil {
 		x.Failure = proxy.Refused
 		if x.Sent {

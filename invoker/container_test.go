@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
 // TestCallEnds: the context of a call to a container ends with the work, and a while
@@ -27,17 +28,18 @@ func TestCallEnds(t *testing.T) {
 				defer stop()
 				ctr := &actionContainer{}
 				ctr.life, ctr.die = context.WithCancelCause(context.Background())
-				ctx, end := ctr.alive(work, finalResponse)
-				defer end()
-				check.NoError(t, ctx.Err(), "it has ended")
-				began := time.Now()
-				c.end(ctr, stop)
-				<-ctx.Done()
-				check.Equal(t, time.Since(began), c.after, "it ended")
-				if ctx, end := ctr.alive(work, finalResponse); ctx.Err() == nil {
-					t.Error("a call begins in a container that is gone")
-					end()
-				}
+				ctr.exchange(work, finalResponse, func(ctx context.Context) proxy.Exchange {
+					check.NoError(t, ctx.Err(), "it has ended")
+					began := time.Now()
+					c.end(ctr, stop)
+					<-ctx.Done()
+					check.Equal(t, time.Since(began), c.after, "it ended")
+					return proxy.Exchange{}
+				})
+				ctr.exchange(work, finalResponse, func(ctx context.Context) proxy.Exchange {
+					check.That(t, ctx.Err() != nil, "a call begins in a container that is gone")
+					return proxy.Exchange{}
+				})
 			})
 		})
 	}

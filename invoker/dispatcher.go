@@ -40,7 +40,7 @@ type dispatcher struct {
 	backlog    atomic.Int64     // see Invoker.GPUBacklog; below 0 without a usable device
 	draining   bool
 	deadline   time.Duration       // of the stop, once it drains
-	reserved   atomic.Int64        // memory of GPU containers, MiB
+	reserved   atomic.Int64        // see Invoker.ReservedMB
 	queued     map[uint64]*pending // of the CPU path
 	containers map[container.SlotID]*actionContainer
 	alive      map[container.ID]*actionContainer
@@ -66,7 +66,9 @@ func (d *dispatcher) decide(now time.Duration) {
 		}
 		d.startRun(now, p)
 	}
-	d.gpus.decide(now)
+	if d.gpus != nil {
+		d.gpus.decide(now)
+	}
 	if d.inspect != nil {
 		d.inspect()
 	}
@@ -77,7 +79,8 @@ func (d *dispatcher) decide(now time.Duration) {
 
 // startRun starts the run of an activation in its container.
 func (d *dispatcher) startRun(now time.Duration, placement container.Placement) {
-	if d.pins.start(placement) {
+	if pin := d.pins.waiting[placement.Invocation]; pin != nil {
+		d.pins.start(pin, placement)
 		return
 	}
 	p := d.queued[placement.Invocation]
@@ -87,16 +90,14 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 		ctr = d.newContainer(placement.Slot, p.User.Namespace.Name, p.action.Name, d.settings.spec(p.action.Exec, p.action.Limits.MemoryMB))
 	}
 	r := &run{pending: p, ctr: ctr, start: placement.Start, resume: placement.Resume, first: placement.First}
-	d.pins.placed(r)
-	d.observe.placed(p, now, r.start.String(), ctr.name)
-	d.begin(r)
-}
-
-// begin starts a worker for a run.
-func (d *dispatcher) begin(r *run) {
-	if r.ctr.gpu == nil {
-		r.ctr.function = flowOf(r.pending)
+	if ctr.pin != nil { // the first run initialises the container
+		r.start = container.Prewarmed
+		if ctr.pin.warm {
+			r.start = container.Warm
+		}
 	}
+	ctr.function = flowOf(p)
+	d.observe.placed(p, now, r.start.String(), ctr.name)
 	d.goWork(func(ctx context.Context) { d.worker.do(ctx, r) })
 }
 
@@ -210,15 +211,6 @@ func (d *dispatcher) post(e event) {
 	}
 }
 
-// take empties the queue.
-func (l *eventLoop) take() []event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	events := l.waiting
-	l.waiting = nil
-	return events
-}
-
 // crowded reports whether very many events wait. Readings of devices are dropped then, because
 // newer readings follow.
 func (d *dispatcher) crowded() bool {
@@ -236,7 +228,11 @@ func (d *dispatcher) serve(idle <-chan struct{}) {
 	for {
 		select {
 		case <-l.wake:
-			d.apply(l.take()...)
+			l.mu.Lock()
+			events := l.waiting
+			l.waiting = nil
+			l.mu.Unlock()
+			d.apply(events...)
 		case <-l.timer.C:
 			d.apply(tick{})
 		case <-idle:
@@ -255,9 +251,10 @@ func (d *dispatcher) apply(events ...event) {
 		e.apply(d, now)
 	}
 	d.decide(now)
-	d.reserved.Store(int64(max(d.pool.Reserved()-d.gpus.spare(), 0)))
 	d.arm(now)
-	d.answerStatus()
+	if len(d.questions) > 0 {
+		d.answerStatus()
+	}
 }
 
 // tick is the event of the timer. The passing of time may have changed the state.
@@ -266,7 +263,9 @@ type tick struct{}
 func (tick) apply(d *dispatcher, now time.Duration) {
 	d.loop.armed = 0
 	d.pool.Tick(now)
-	d.gpus.tick(now)
+	if d.gpus != nil {
+		d.gpus.tick(now)
+	}
 }
 
 // arm sets the timer to the next deadline of the cores. A deadline that no longer exists costs
@@ -276,8 +275,10 @@ func (d *dispatcher) arm(now time.Duration) {
 	if at, ok := d.pool.Deadline(); ok {
 		next = min(next, at)
 	}
-	if at, ok := d.gpus.deadline(); ok {
-		next = min(next, at)
+	if d.gpus != nil {
+		if at, ok := d.gpus.core.Deadline(); ok {
+			next = min(next, at)
+		}
 	}
 	if l := &d.loop; l.armed <= now || next < l.armed {
 		l.armed = next

@@ -209,12 +209,12 @@ func (h *engineHealth) removeTrial(ctx context.Context) bool {
 // the activation may. Then the activation goes to another container. An engine that went away
 // may have created this container all the same, and removes it by its name when it is back.
 func (w *worker) createWhenBack(ctx context.Context, r *run) error {
-	err := w.open(ctx, r.ctr, r.concurrency())
+	err := w.open(ctx, r.ctr, r.concurrency)
 	if !w.health.explains(err) || ctx.Err() != nil {
 		return err
 	}
 	w.health.lost(err, &r.ctr.spec)
-	waiting, cancel := context.WithTimeout(ctx, max(0, r.accepted+r.timeout()+engineTimeout-w.clock()))
+	waiting, cancel := context.WithTimeout(ctx, max(0, r.accepted+r.timeout+engineTimeout-w.clock()))
 	defer cancel()
 	if !w.health.await(waiting) {
 		return &container.CreateError{Blame: container.BlameWhisk, Message: textEngineAway, Err: fmt.Errorf("waited in vain: %w", err)}

@@ -61,7 +61,9 @@ func (e warmed) apply(d *dispatcher, now time.Duration) {
 		d.gpus.take(now, scheduler.Event{Kind: scheduler.Initialized, Container: e.ctr.gpu.id})
 		return
 	}
-	d.pins.warmed(e.ctr)
+	if e.ctr.pin != nil {
+		e.ctr.pin.warm = true
+	}
 	d.pool.Warmed(now, e.ctr.slot)
 }
 
@@ -82,7 +84,9 @@ func (e left) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.pool.Done(now, e.run.ctr.slot, e.keep)
-	d.pins.left(now, e.run.ctr, e.keep)
+	if !e.keep {
+		d.pins.lose(now, e.run.ctr)
+	}
 }
 
 type pausedEvent struct {

@@ -15,8 +15,8 @@ import (
 )
 
 // gpuScheduler turns the GPU scheduler's orders into work and results into the GPU scheduler's
-// events. It makes no decisions. Only the dispatcher's event loop calls its methods. A nil
-// gpuScheduler does nothing; an invoker without devices has a nil one.
+// events. It makes no decisions. Only the dispatcher's event loop calls its methods. An invoker
+// without devices has a nil gpuScheduler.
 type gpuScheduler struct {
 	d          *dispatcher
 	settings   GPUSettings
@@ -75,9 +75,6 @@ func (g *gpuScheduler) take(now time.Duration, e scheduler.Event) {
 
 // decide lets the GPU scheduler decide and carries out its orders.
 func (g *gpuScheduler) decide(now time.Duration) {
-	if g == nil {
-		return
-	}
 	g.reportHost(now)
 	orders := g.core.Ready()
 	g.record.orders(orders)
@@ -87,6 +84,7 @@ func (g *gpuScheduler) decide(now time.Duration) {
 	g.d.pool.SetAside(g.core.Claimed())
 	g.past.observe(now, g.waiting)
 	g.reportBacklog()
+	g.d.reserved.Store(int64(max(g.d.pool.Reserved()-g.core.ReclaimableMB(), 0)))
 	g.warmStates.observe(g.core, g.containers)
 }
 
@@ -119,18 +117,7 @@ func (g *gpuScheduler) spare() (mb int) {
 	return mb
 }
 
-func (g *gpuScheduler) tick(now time.Duration) {
-	if g != nil {
-		g.take(now, scheduler.Event{Kind: scheduler.Tick})
-	}
-}
-
-func (g *gpuScheduler) deadline() (time.Duration, bool) {
-	if g == nil {
-		return 0, false
-	}
-	return g.core.Deadline()
-}
+func (g *gpuScheduler) tick(now time.Duration) { g.take(now, scheduler.Event{Kind: scheduler.Tick}) }
 
 // submit queues an activation in its flow: the function as the invoking namespace
 // sees it.
@@ -145,7 +132,7 @@ func (g *gpuScheduler) submit(now time.Duration, p *pending) {
 	g.take(now, scheduler.Event{Kind: scheduler.Submitted, Invocation: p.invocation, Due: due, Function: &scheduler.Function{
 		Flow: flowOf(p),
 		Key:  p.key, HostMB: g.shares.of(p, func() int64 { return g.core.Footprint(flowOf(p), p.key) }), Memory: int64(p.gpu.Memory),
-		NoShim: p.gpu.Shim == activation.ShimOff, Width: p.concurrency(), Weight: p.gpu.Weight,
+		NoShim: p.gpu.Shim == activation.ShimOff, Width: p.concurrency, Weight: p.gpu.Weight,
 	}})
 	g.past.submitted(p)
 }
@@ -230,7 +217,7 @@ func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionCo
 	ctr.gpu.runs = append(ctr.gpu.runs, r)
 	g.d.metrics.gpuStarts.WithLabelValues(o.Start.String()).Inc()
 	g.d.metrics.queued(o.Flow, o.Waited)
-	g.d.begin(r)
+	g.d.goWork(func(ctx context.Context) { g.d.worker.do(ctx, r) })
 }
 
 // move has the mover carry out an order, until the next one comes.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -59,14 +58,6 @@ func (l *lease) annotation(at times, now time.Duration) activation.Annotation {
 	return run.Annotation()
 }
 
-// begin reports to the mover that the container's memory is about to be used.
-func (w *worker) begin(r *run) {
-	if r.lease != nil {
-		w.mover.Begin(r.ctr.name, r.lease.need)
-		r.begun = true
-	}
-}
-
 // end reports to the mover that the run is over, once. Afterwards the container's memory is
 // known.
 func (w *worker) end(ctx context.Context, r *run) {
@@ -103,9 +94,10 @@ func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 // leave gives a run's container back, and its token if it still has the token.
 func (w *worker) leave(ctx context.Context, e left) {
 	e.run.hasLeft = true
-	if e.run.accounted != nil {
+	switch {
+	case e.run.accounted != nil:
 		<-e.run.accounted
-	} else {
+	case e.run.lease != nil:
 		w.end(ctx, e.run)
 	}
 	if e.keep {
@@ -129,14 +121,4 @@ func (e left) event(kind scheduler.EventKind) scheduler.Event {
 		out.Setup = time.Since(at.begun)
 	}
 	return out
-}
-
-// annotated returns the record with the GPU annotation, if the run has a GPU.
-func (w *worker) annotated(r *run, rec *activation.Record) *activation.Record {
-	if r.lease == nil {
-		return rec
-	}
-	more := *rec
-	more.Annotations = append(slices.Clip(rec.Annotations), r.lease.annotation(r.times, w.clock()))
-	return &more
 }

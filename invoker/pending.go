@@ -25,6 +25,10 @@ type pending struct {
 	content json.RawMessage
 	collect bool                   // logs are read before the completion
 	gpu     *activation.GPURequest // nil: the CPU path
+	timeout time.Duration
+	// concurrency is how many runs of the action one container takes at once: the action's
+	// limit, which the system bounds, or less by the gpu annotation.
+	concurrency int
 
 	// The wait for a container or a token. The dispatcher owns these fields.
 	invocation uint64 // its number in the cores
@@ -35,10 +39,6 @@ type pending struct {
 	fallback   string        // why its memory is only counted, where the action lets it be moved
 	arrivals   arrivalCounts // for its trace
 	obstacle   *obstacle     // the reason of its wait when it came; nil: it did not wait
-}
-
-func newPending(c *completer, d Delivery, now time.Duration) *pending {
-	return &pending{Delivery: d, completer: c, trace: &explain.Trace{}, accepted: now}
 }
 
 // pendingBytes is about how much memory an activation takes while it waits for a GPU,

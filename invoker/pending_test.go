@@ -114,6 +114,11 @@ func (c *clerk) pendingOf(d Delivery, blocking bool) (*pending, *activation.Reco
 	return c.completer.accept(d), ofPending(m, acted()).record(activation.Response{}, times{}, at(1))
 }
 
+// result reports the result of an activation whose logs are still being read.
+func (c *clerk) result(p *pending, rec *activation.Record) {
+	c.completer.take(p, delivery.Event{Kind: delivery.Resulted, End: delivery.End{Record: rec, Store: true}})
+}
+
 // TestStartIsLogged checks that the journal has the start of a run, and Kafka's commit has it
 // only without a journal or if the journal cannot write it.
 func TestStartIsLogged(t *testing.T) {
@@ -147,7 +152,7 @@ func TestPendingIsCompletedOnce(t *testing.T) {
 	p, rec := c.pending(true)
 	for range 3 {
 		c.completer.end(p, ending{End: delivery.End{Record: rec}})
-		c.completer.result(p, rec)
+		c.result(p, rec)
 	}
 	c.completer.end(p, ending{End: delivery.End{Record: rec, Combined: true}})
 	free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() })
@@ -165,7 +170,7 @@ func TestMessageIsDoneLast(t *testing.T) {
 		for last := range 3 {
 			c := newClerk(true)
 			p, rec := c.pending(true)
-			c.completer.result(p, rec)
+			c.result(p, rec)
 			c.completer.end(p, ending{End: delivery.End{Record: rec}})
 			loose := append(slices.Clone(c.sent), c.stored...)
 			check.Equal(check.Must(t), len(loose), 3, "things were sent")
@@ -207,7 +212,7 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 	end()
 	c.completer.ctx = ended
 	p, rec := c.pending(true)
-	c.completer.result(p, rec)
+	c.result(p, rec)
 	c.completer.end(p, ending{End: delivery.End{Record: rec}})
 	check.Equal(t, len(c.acks), 0)
 	check.AtMost(t, c.docs, 0)
@@ -222,7 +227,7 @@ func TestAckThatWasNotSentIsKept(t *testing.T) {
 	for unsent := range 2 {
 		c := newClerk(true)
 		p, rec := c.pending(true)
-		c.completer.result(p, rec)
+		c.result(p, rec)
 		c.completer.end(p, ending{End: delivery.End{Record: rec}})
 		for i, sent := range c.sent {
 			if i == unsent {
@@ -262,7 +267,7 @@ func TestShapeOfAcks(t *testing.T) {
 		k := newClerk(true)
 		p, rec := k.pending(c.blocking)
 		if c.resulted {
-			k.completer.result(p, rec)
+			k.result(p, rec)
 		}
 		k.completer.end(p, ending{End: delivery.End{Record: rec, Combined: c.combined, Silent: c.silent}})
 		got := k.acks[len(k.acks)-1]

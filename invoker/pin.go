@@ -170,13 +170,8 @@ func (ps *pins) enqueue(now time.Duration, p *pin) {
 	})
 }
 
-// start gives a pin the slot that the pool has chosen. It reports whether the placement
-// belongs to a pin.
-func (ps *pins) start(placement container.Placement) bool {
-	p := ps.waiting[placement.Invocation]
-	if p == nil {
-		return false
-	}
+// start gives a pin the slot that the pool has chosen.
+func (ps *pins) start(p *pin, placement container.Placement) {
 	delete(ps.waiting, placement.Invocation)
 	d := ps.d
 	ctr := d.containers[placement.Slot]
@@ -191,7 +186,6 @@ func (ps *pins) start(placement container.Placement) bool {
 	d.goWork(func(ctx context.Context) {
 		d.post(pinOpened{p, ctr, cold, ps.createOrResume(ctx, ctr, p.Concurrency, cold, placement.Resume)})
 	})
-	return true
 }
 
 func (ps *pins) createOrResume(ctx context.Context, ctr *actionContainer, concurrency int, cold, resume bool) error {
@@ -325,7 +319,10 @@ func (ps *pins) lose(now time.Duration, ctr *actionContainer) {
 // container is suitable, or any other container. A container that was initialised for
 // another caller is not suitable.
 func (ps *pins) demand(a *pending) container.Demand {
-	demand := a.demand()
+	demand := container.Demand{
+		Invocation: a.invocation, Key: a.key, Kind: a.action.Exec.Kind,
+		MemoryMB: a.action.Limits.MemoryMB, Concurrency: a.concurrency, Prewarm: prewarmable(a.action.Exec),
+	}
 	p := ps.byPin[a.Pin]
 	if p == nil || p.opening || !p.held(ps.d) {
 		return demand
@@ -337,31 +334,6 @@ func (ps *pins) demand(a *pending) container.Demand {
 	p.runKey = a.key
 	demand.Key = p.ID.key()
 	return demand
-}
-
-// placed sets the kind of start of a run in a pinned container: the first run initialises
-// the container.
-func (ps *pins) placed(r *run) {
-	switch p := r.ctr.pin; {
-	case p == nil:
-	case p.warm:
-		r.start = container.Warm
-	default:
-		r.start = container.Prewarmed
-	}
-}
-
-func (ps *pins) warmed(ctr *actionContainer) {
-	if ctr.pin != nil {
-		ctr.pin.warm = true
-	}
-}
-
-// left is called when a run has left its container.
-func (ps *pins) left(now time.Duration, ctr *actionContainer, keep bool) {
-	if !keep {
-		ps.lose(now, ctr)
-	}
 }
 
 // adopted returns the form in which the pool adopts a container of an earlier process.

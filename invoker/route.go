@@ -47,6 +47,10 @@ func (s Settings) route(p *pending, a *activation.Action) *ending {
 	if p.content, err = activation.Unlock(p.Content, p.LockedArgs, s.Keys); err != nil {
 		return refused(activation.StatusWhiskError, proxy.TextAbnormal)
 	}
+	p.timeout = time.Duration(a.Limits.TimeoutMillis) * time.Millisecond
+	if p.concurrency = max(a.Limits.Concurrency, 1); p.gpu != nil && p.gpu.Concurrency > 0 {
+		p.concurrency = min(p.concurrency, p.gpu.Concurrency)
+	}
 	p.key = containerKey(p)
 	p.collect = a.Limits.LogsMB != 0 && !s.LogsOutOfBand
 	return nil
@@ -113,32 +117,8 @@ func containerKey(p *pending) string {
 	return string(sum[:])
 }
 
-// demand returns a pending activation's demand on the pool (CPU path).
-func (p *pending) demand() container.Demand {
-	return container.Demand{
-		Invocation: p.invocation, Key: p.key, Kind: p.action.Exec.Kind,
-		MemoryMB: p.action.Limits.MemoryMB, Concurrency: p.concurrency(),
-		Prewarm: prewarmable(p.action.Exec),
-	}
-}
-
 // prewarmable reports whether a prewarmed container can run the action.
 func prewarmable(e activation.Exec) bool { return !e.Pull && e.Kind != activation.Blackbox }
-
-// concurrency is how many runs of the action one container takes at once: the
-// action's limit, which the system bounds, or less by the gpu
-// annotation.
-func (p *pending) concurrency() int {
-	limit := max(p.action.Limits.Concurrency, 1)
-	if p.gpu != nil && p.gpu.Concurrency > 0 {
-		return min(p.gpu.Concurrency, limit)
-	}
-	return limit
-}
-
-func (p *pending) timeout() time.Duration {
-	return time.Duration(p.action.Limits.TimeoutMillis) * time.Millisecond
-}
 
 // spec describes the container of an action. Its name is given later.
 func (s Settings) spec(e activation.Exec, memoryMB int) container.Spec {

@@ -55,8 +55,7 @@ func TestPrewarmedAreForManagedKinds(t *testing.T) {
 		{activation.Exec{Kind: "blackbox", Pull: true}, false},
 		{activation.Exec{Kind: "python:3", Pull: true}, false},
 	} {
-		p := &pending{action: &activation.Action{Exec: c.exec}}
-		check.Equal(t, p.demand().Prewarm, c.want, "%+v: a prewarmed container would do", c.exec)
+		check.Equal(t, prewarmable(c.exec), c.want, "%+v: a prewarmed container would do", c.exec)
 	}
 }
 

@@ -98,12 +98,21 @@ type Outcome struct {
 // report logs how an activation ended, and notifies scheduler mode. Without a record another
 // invoker has the activation, or an earlier process completed it.
 func (c *completer) report(p *pending, e delivery.End) {
-	if e.Record != nil {
-		c.logEnd(p, e)
+	if r := e.Record; r != nil {
+		status := r.Response.StatusCode
+		if c.logErrors[status] {
+			c.log.Warn("activation failed", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", status)
+		}
+		if c.unstored && !e.Store && !e.Silent {
+			c.log.Info("record is not stored", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, "status", status)
+		}
 	}
-	if c.notify == nil {
-		return
+	if c.notify != nil {
+		c.notify.Notify(outcomeOf(p, e))
 	}
+}
+
+func outcomeOf(p *pending, e delivery.End) Outcome {
 	end := Outcome{ID: p.ActivationID, Pin: p.Pin, Keeps: true}
 	if r := e.Record; r != nil {
 		end.Keeps = r.Response.StatusCode < activation.StatusDeveloperError
@@ -115,15 +124,5 @@ func (c *completer) report(p *pending, e delivery.End) {
 			}
 		}
 	}
-	c.notify.Notify(end)
-}
-
-func (c *completer) logEnd(p *pending, e delivery.End) {
-	status := e.Record.Response.StatusCode
-	if c.logErrors[status] {
-		c.log.Warn("activation failed", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", status)
-	}
-	if c.unstored && !e.Store && !e.Silent {
-		c.log.Info("record is not stored", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, "status", status)
-	}
+	return end
 }

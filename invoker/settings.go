@@ -77,12 +77,6 @@ type GPUSettings struct {
 	Record io.Writer
 }
 
-// fetchTime is how long an activation waits for its action: as long as the longest run,
-// because the action's own limit is not known yet, and a minute.
-func (s Settings) fetchTime() time.Duration {
-	return time.Duration(s.Bounds.TimeoutMillis.Max)*time.Millisecond + time.Minute
-}
-
 // Validate returns an error that names the wrong setting.
 func (s Settings) Validate() error {
 	switch {

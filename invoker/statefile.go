@@ -76,7 +76,7 @@ func (f *stateFile) write(disk ContainerStates, state container.StateFile) {
 // stateFile is the state file of a run's container when the run has left.
 func (r *run) stateFile(now time.Time) container.StateFile {
 	state := r.ctr.stateFile(now)
-	state.Key, state.Concurrency = hex.EncodeToString([]byte(r.key)), r.concurrency()
+	state.Key, state.Concurrency = hex.EncodeToString([]byte(r.key)), r.concurrency
 	if g := r.ctr.gpu; g != nil {
 		state.GPU = &container.GPUStateFile{
 			Device: identity(g.device), Namespace: g.flow.Namespace, Function: g.flow.Function,

@@ -149,9 +149,6 @@ func deviceStatus(d scheduler.DeviceStats) DeviceStatus {
 
 // answerStatus answers the questions, when all is decided.
 func (d *dispatcher) answerStatus() {
-	if len(d.questions) == 0 {
-		return
-	}
 	s := d.snapshot()
 	for _, q := range d.questions {
 		q.reply <- s

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -62,16 +63,17 @@ var errAgain = errors.New("container is not usable, run elsewhere")
 // is completed or queued again, unless ctx has ended: then the message is delivered again
 // after a restart.
 func (w *worker) do(ctx context.Context, r *run) {
-	again := false
 	defer func() {
-		if cause := recover(); cause != nil {
+		cause := recover()
+		if cause != nil {
 			w.log.Error("worker panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		}
 		if !r.hasLeft {
 			w.leave(ctx, left{run: r})
 		}
-		if ctx.Err() == nil && !again {
-			w.abort(r)
+		if cause != nil && ctx.Err() == nil {
+			rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, proxy.TextAbnormal), r.times, time.Now())
+			w.completer.end(r.pending, ending{End: delivery.End{Record: rec}})
 		}
 	}()
 	response, err := w.steps(ctx, r)
@@ -80,21 +82,11 @@ func (w *worker) do(ctx context.Context, r *run) {
 	case errors.Is(err, errAgain):
 		w.log.Info("activation goes to another container", keyActivation, r.ActivationID, keyContainer, r.ctr.name, "reason", err)
 		w.observe.rescheduled(r)
-		again = true
 		w.leave(ctx, left{run: r, unused: true})
 		w.post(arrived{r.pending})
 	default:
 		w.conclude(ctx, r, response, err)
 	}
-}
-
-// abort ends a pending activation that its run did not end.
-func (w *worker) abort(r *run) {
-	if w.completer.finished(r.pending) {
-		return // as nearly always
-	}
-	rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, proxy.TextAbnormal), r.times, time.Now())
-	w.completer.end(r.pending, ending{End: delivery.End{Record: rec}})
 }
 
 // steps gets the container ready and runs the action in it. The error of a failed creation is
@@ -108,14 +100,23 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 	if err != nil {
 		return activation.Response{}, err
 	}
-	w.begin(r)
+	if r.lease != nil {
+		w.mover.Begin(r.ctr.name, r.lease.need)
+		r.begun = true
+	}
 	w.stateFiles.runBegins(r.ctr)
 	call, err := proxy.NewInvocation(r.Message, r.content, r.action.Annotations.ProvidesAPIKey())
 	if err != nil {
 		return activation.Response{}, err
 	}
 	call.GPU = r.ctr.spec.GPU
-	response, err := w.exchange(ctx, r, call)
+	response, ok := activation.Response{}, true
+	if r.start != container.Warm {
+		response, ok = w.init(ctx, r, call)
+	}
+	if ok {
+		response, err = w.run(ctx, r, call)
+	}
 	if err == nil && response.StatusCode != activation.StatusSuccess && r.ctr.lost() {
 		// The loss of the device caused the error of the action, or its end.
 		response = r.ctr.lossResponse()
@@ -125,18 +126,6 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 
 // textDeviceLost answers an activation whose GPU failed under it.
 const textDeviceLost = "The GPU that the action ran on was lost."
-
-// exchange initialises the container if it is new, and runs the action.
-func (w *worker) exchange(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
-	if r.start != container.Warm {
-		response, ok := w.init(ctx, r, call)
-		if !ok {
-			return response, nil
-		}
-		w.post(warmed{r.ctr})
-	}
-	return w.run(ctx, r, call)
-}
 
 // reach creates or resumes the container if it must.
 func (w *worker) reach(ctx context.Context, r *run) error {
@@ -161,32 +150,36 @@ func (w *worker) create(ctx context.Context, r *run) error {
 	return nil
 }
 
-func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, bool) {
+// init initialises a new container. ok means that the action can run in it.
+func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (response activation.Response, ok bool) {
 	if w.completer.begin(ctx, r.pending) != nil {
 		return activation.Response{}, false // ctx has ended, nothing is sent
 	}
-	body := call.InitBody(r.action, time.Now().Add(r.timeout()))
+	body := call.InitBody(r.action, time.Now().Add(r.timeout))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
-	runCtx, end := r.ctr.alive(ctx, 0)
-	x := unlessDead(ctx, r.ctr.client.Init(runCtx, body, r.timeout(), limit))
-	end()
+	x := r.ctr.exchange(ctx, 0, func(ctx context.Context) proxy.Exchange {
+		return r.ctr.client.Init(ctx, body, r.timeout, limit)
+	})
 	r.times.initStart, r.times.initEnd = x.Start, x.End
 	w.observe.initEnded(r, x)
 	if x.Unhealthy() { // OpenWhisk's invoker loses such an activation
 		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextNotInitialized), false
 	}
-	return proxy.InitOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x))
+	if response, ok = proxy.InitOutcome(x, r.timeout, x.Broken() && w.outOfMemory(ctx, r, x)); ok {
+		w.post(warmed{r.ctr})
+	}
+	return response, ok
 }
 
 func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
 	if err := w.completer.begin(ctx, r.pending); err != nil {
 		return activation.Response{}, err
 	}
-	body := call.RunBody(time.Now().Add(r.timeout()))
+	body := call.RunBody(time.Now().Add(r.timeout))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
-	runCtx, end := r.ctr.alive(ctx, finalResponse)
-	x := unlessDead(ctx, r.ctr.client.Run(runCtx, body, r.timeout(), limit))
-	end()
+	x := r.ctr.exchange(ctx, finalResponse, func(ctx context.Context) proxy.Exchange {
+		return r.ctr.client.Run(ctx, body, r.timeout, limit)
+	})
 	if r.start == container.Warm && (x.Failure == proxy.Refused || r.first && x.Unhealthy()) {
 		// A refused call reached no action, so it can run elsewhere.
 		return activation.Response{}, fmt.Errorf("%w: %s, status %d", errAgain, x.Failure, x.Status)
@@ -197,22 +190,18 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextAbnormal), nil
 	}
-	return proxy.RunOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x)), nil
+	return proxy.RunOutcome(x, r.timeout, x.Broken() && w.outOfMemory(ctx, r, x)), nil
 }
 
-// outOfMemory asks the engine only if the connection broke. After a timeout the activation is
+// outOfMemory asks the engine why the connection broke. After a timeout the activation is
 // answered at once.
 func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool {
-	if !x.Broken() || x.Elapsed() >= r.timeout() || r.ctr.lost() {
-		return false
-	}
-	return w.engine.OOMKilled(ctx, r.ctr.handle.ID)
+	return x.Elapsed() < r.timeout && !r.ctr.lost() && w.engine.OOMKilled(ctx, r.ctr.handle.ID)
 }
 
-// conclude reads the logs, gives the container back and completes the pending activation. In
-// the CPU path the container is free before the controller gets the completion, ready for the
-// controller's next message. On a GPU the completion does not wait for the report of the
-// container's memory; only the record waits.
+// conclude reads the logs, gives the container back and completes the pending activation. The
+// container is free before the controller gets the completion, ready for the controller's next
+// message.
 func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error) {
 	defer func() { w.large.Release(r.logBytes) }()
 	combined := err != nil && !r.endedAtOnce(err) // it never reached a container
@@ -221,22 +210,43 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	}
 	r.judgeStart(response)
 	rec := r.record(response, r.times, time.Now())
+	end := delivery.End{Record: rec, Combined: combined, Store: w.completer.store.keeps(r.pending, response)}
 	keep := response.StatusCode < activation.StatusDeveloperError
-	if r.lease != nil && !combined {
-		w.finish(ctx, r, keep)
+	if r.lease != nil {
+		w.concludeOnGPU(ctx, r, end, keep)
+		return
 	}
 	if r.collect && !combined {
-		rec = withLogs(rec, w.logs(ctx, r, w.annotated(r, rec), !keep))
+		logged := *rec
+		logged.Logs = w.logs(ctx, r, end, !keep)
+		end.Record = &logged
 	}
-	if r.lease == nil {
-		w.leave(ctx, left{run: r, keep: keep})
-	}
-	w.completer.answer(r.pending, delivery.End{Record: w.annotated(r, rec), Combined: combined})
-	if r.lease != nil {
-		w.leave(ctx, left{run: r, keep: keep})
-	}
+	w.leave(ctx, left{run: r, keep: keep})
+	w.completer.take(r.pending, delivery.Event{Kind: delivery.Answered, End: end})
 	w.observe.runEnded(r, w.clock())
-	w.completer.file(r.pending, delivery.End{Record: w.annotated(r, rec), Combined: combined})
+	w.completer.take(r.pending, delivery.Event{Kind: delivery.Filed, End: end})
+}
+
+// concludeOnGPU is conclude for a run on a GPU. The completion does not wait for the report of
+// the container's memory; only the record waits.
+func (w *worker) concludeOnGPU(ctx context.Context, r *run, end delivery.End, keep bool) {
+	plain := *end.Record
+	annotate := func() delivery.End {
+		rec := plain
+		rec.Annotations = append(slices.Clip(plain.Annotations), r.lease.annotation(r.times, w.clock()))
+		end.Record = &rec
+		return end
+	}
+	if !end.Combined {
+		w.finish(ctx, r, keep)
+		if r.collect {
+			plain.Logs = w.logs(ctx, r, annotate(), !keep)
+		}
+	}
+	w.completer.take(r.pending, delivery.Event{Kind: delivery.Answered, End: annotate()})
+	w.leave(ctx, left{run: r, keep: keep})
+	w.observe.runEnded(r, w.clock())
+	w.completer.take(r.pending, delivery.Event{Kind: delivery.Filed, End: annotate()})
 }
 
 // endedAtOnce reports whether err is about a container that was created and ended before it
@@ -244,12 +254,6 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 func (r *run) endedAtOnce(err error) bool {
 	var failed *container.CreateError
 	return errors.As(err, &failed) && r.ctr.handle.ID != ""
-}
-
-func withLogs(rec *activation.Record, lines []string) *activation.Record {
-	more := *rec
-	more.Logs = lines
-	return &more
 }
 
 // failure returns the response of an activation that got no container.
@@ -268,15 +272,16 @@ func (w *worker) failure(r *run, err error) activation.Response {
 }
 
 // logs reads the log lines of the run. A caller that waits gets the result before the lines
-// are read. If the lines can be read at once, the result and the completion are one message.
-func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, failed bool) []string {
+// are read (MessagingActiveAck). If the lines can be read at once, the result and the
+// completion are one message.
+func (w *worker) logs(ctx context.Context, r *run, end delivery.End, failed bool) []string {
 	request := container.LogRequest{
 		WaitForSentinel: r.action.Exec.Sentinels && !failed,
 		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,
 		Now:             time.Now(),
 		Failed:          failed,
 		Answered:        r.action.Exec.Sentinels && failed && r.answered,
-		Alone:           r.concurrency() == 1,
+		Alone:           r.concurrency == 1,
 		Raw:             w.userLogs != nil,
 	}
 	request.Reserve = func() error {
@@ -288,13 +293,13 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 		return err
 	}
 	if !w.engine.LogsReady(r.ctr.handle.ID, request) {
-		w.completer.result(r.pending, rec)
+		w.completer.take(r.pending, delivery.Event{Kind: delivery.Resulted, End: end})
 	}
 	began := time.Now()
 	got := w.engine.Logs(ctx, r.ctr.handle.ID, request)
 	w.observe.logsRead(r, began, time.Since(began), got)
 	if w.userLogs != nil {
-		w.userLogs.Write(r.userLog(rec, got.Raw))
+		w.userLogs.Write(r.userLog(end.Record, got.Raw))
 	}
 	return got.Lines
 }

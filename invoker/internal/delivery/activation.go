@@ -62,6 +62,3 @@ func (a *Activation) Unsafe() bool { return a.index >= 0 }
 // offers reports whether a pass needs an entry of its own. If an earlier process had begun
 // to run the activation, the journal says that already.
 func (a *Activation) offers() bool { return a.Journaled && !a.History.Begun }
-
-// version returns the version of the end at the present stage.
-func (a *Activation) version() Version { return Version(a.stage) }

@@ -9,7 +9,7 @@ func BenchmarkTable(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		t.Reserve()
-		a, _ := t.Deliver(Arrival{ID: "a", Blocking: true, Journaled: true})
+		a := t.Deliver(Arrival{ID: "a", Blocking: true, Journaled: true})
 		for _, e := range []Event{
 			{Kind: Begun}, {Kind: Begun}, {Kind: Answered, End: end}, {Kind: Persisted, Version: Version(answered)},
 			{Kind: Filed, End: end}, {Kind: Encoded}, {Kind: Acked}, {Kind: Stored},

@@ -22,7 +22,8 @@ type EventKind uint8
 
 // The events. An event that the activation's state does not allow has no orders.
 const (
-	Begun     EventKind = iota + 1 // the action is about to run
+	Skipped   EventKind = iota + 1 // an earlier process has completed the activation
+	Begun                          // the action is about to run
 	Unwritten                      // the journal cannot write that it begins
 	Resulted                       // the result is known, and the logs are still being read
 	Answered                       // the end is known

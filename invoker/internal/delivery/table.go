@@ -50,9 +50,9 @@ func (t *Table) Fetch(id activation.ID) bool {
 // Unfetch removes an activation because the journal knows it from this process.
 func (t *Table) Unfetch(id activation.ID) { delete(t.fetched, id) }
 
-// Deliver accepts a message for which the caller has reserved a permit. The orders are
-// empty, unless an earlier process has completed the activation.
-func (t *Table) Deliver(m Arrival) (*Activation, []Order) {
+// Deliver accepts a message for which the caller has reserved a permit. If an earlier process
+// has completed the activation, the caller reports Skipped next.
+func (t *Table) Deliver(m Arrival) *Activation {
 	a := &Activation{Arrival: m, index: -1}
 	t.taken++
 	if m.Fetched {
@@ -61,13 +61,7 @@ func (t *Table) Deliver(m Arrival) (*Activation, []Order) {
 	if m.History.Ended != nil {
 		a.persisted = Version(filed) // the journal has it
 	}
-	if !m.History.Completed {
-		return a, nil
-	}
-	t.settle(a, completed)
-	t.order(Report, a)
-	t.release(a)
-	return a, t.ready()
+	return a
 }
 
 // Take applies an event and returns its orders. The orders belong to the caller, who may
@@ -75,6 +69,8 @@ func (t *Table) Deliver(m Arrival) (*Activation, []Order) {
 func (t *Table) Take(now time.Duration, e Event) []Order {
 	a := e.Activation
 	switch e.Kind {
+	case Skipped:
+		t.forget(a, completed)
 	case Begun:
 		t.begin(a)
 	case Unwritten:
@@ -103,7 +99,9 @@ func (t *Table) Take(now time.Duration, e Event) []Order {
 	case Passing:
 		t.pass(a)
 	case Passed:
-		t.passed(a)
+		if a.stage == passing {
+			t.forget(a, passedOn)
+		}
 	case Refused:
 		t.refused(a)
 	case Left:
@@ -218,13 +216,10 @@ func (t *Table) refused(a *Activation) {
 	}
 }
 
-// passed forgets an activation that another invoker has. The activation is settled before
-// its end is reported, because its scheduler may hand it out again at once.
-func (t *Table) passed(a *Activation) {
-	if a.stage != passing {
-		return
-	}
-	t.settle(a, passedOn)
+// forget settles an activation that this process does not end. The activation is settled
+// before its end is reported, because its scheduler may hand it out again at once.
+func (t *Table) forget(a *Activation, final stage) {
+	t.settle(a, final)
 	t.order(Report, a)
 	t.release(a)
 }
@@ -282,12 +277,9 @@ func (t *Table) unlist(a *Activation) {
 func (t *Table) show(now time.Duration, a *Activation) {
 	t.list(now, a)
 	if a.index >= 0 && (a.Blocking || t.cfg.Events) && !a.end.Repeated {
-		t.persist(a)
+		t.order(AppendEnd, a)
 	}
 }
-
-// persist orders the entry of the present end.
-func (t *Table) persist(a *Activation) { t.order(AppendEnd, a) }
 
 // Tick returns orders for the ends that the journal should have by now and does not have.
 func (t *Table) Tick(now time.Duration) []Order {
@@ -310,8 +302,8 @@ func (t *Table) Stop() []Order {
 }
 
 func (t *Table) persistOnce(a *Activation) {
-	if a.persisted < a.version() {
-		t.persist(a)
+	if a.persisted < Version(a.stage) {
+		t.order(AppendEnd, a)
 	}
 }
 
@@ -324,7 +316,7 @@ func (t *Table) order(k OrderKind, a *Activation) {
 	if t.orders == nil {
 		t.orders = make([]Order, 0, 4)
 	}
-	t.orders = append(t.orders, Order{Do: k, Activation: a, End: a.end, Version: a.version()})
+	t.orders = append(t.orders, Order{Do: k, Activation: a, End: a.end, Version: Version(a.stage)})
 }
 
 // ready returns the orders that have been given since the last call.

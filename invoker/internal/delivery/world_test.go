@@ -161,11 +161,11 @@ func (w *world) deliver(m *message) (Recovery, bool) {
 		return 0, false
 	}
 	h := w.history(m.id)
-	a, orders := w.table.Deliver(Arrival{ID: m.id, Blocking: m.blocking, Journaled: w.disk, Fetched: m.fetched, History: h})
-	w.live[m.id] = a
-	w.carry(orders)
+	w.live[m.id] = w.table.Deliver(Arrival{ID: m.id, Blocking: m.blocking, Journaled: w.disk, Fetched: m.fetched, History: h})
 	how := h.Recovery(m.rerun)
 	switch how {
+	case Skip:
+		w.take(m.id, Event{Kind: Skipped})
 	case Interrupt, GiveUp:
 		w.take(m.id, Event{Kind: Ended, End: End{Record: recordOf(m.id, "interrupted"), Combined: true, Store: true, Earlier: true}})
 	case Repeat:
