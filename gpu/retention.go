@@ -13,7 +13,7 @@ type PoolConfig struct {
 	// 0 keeps none: every run is a cold start.
 	Size int `key:"whisk.gpu.pool-size" default:"32" range:"0..100000" doc:"GPU containers per device, busy ones included; 0 makes every run a cold start"`
 	// Rule chooses which idle container is removed for a new one.
-	Rule RetentionPolicy `key:"whisk.gpu.retention,policy" doc:"which container is removed when the pool is full"`
+	Rule RetentionPolicy `key:"whisk.gpu.retention,policy" doc:"which idle container is removed when the pool is full. lru: the least recently used. flow-lru: first of inactive, then of throttled functions. protect-lru: lru, functions with queued work last. demand: least arrival rate x restart cost, functions with queued work last"`
 }
 
 // Validate names the field and the value that cannot be.

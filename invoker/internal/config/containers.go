@@ -59,7 +59,7 @@ type Docker struct {
 	Logins       string   `key:"whisk.gpu.docker.logins" env:"DOCKER_CONFIG" default:"/root/.docker" doc:"directory of docker login's config.json"`
 	Devices      string   `key:"whisk.gpu.docker.devices" default:"auto" enum:"auto,cdi,nvidia,gpus" doc:"how containers get their GPU; auto uses the first way that the engine supports"`
 	SELinux      string   `key:"whisk.gpu.docker.selinux" default:"auto" enum:"auto,relabel,disable,off" doc:"how GPU containers may read their mounts under SELinux: relabelled as by docker run -v PATH:z, or without confinement; auto relabels where the engine uses SELinux"`
-	LogDirs      []string `key:"whisk.gpu.docker.log-dirs" default:"/containers" doc:"where the engine's containers directory may be mounted, to read log files; else its own root, else the API"`
+	LogDirs      []string `key:"whisk.gpu.docker.log-dirs" default:"/containers" doc:"directories at which the engine's directory of containers may be mounted here, to read log files; without a mount the engine's own directory is tried, then its API"`
 	ParallelRuns int      `key:"whisk.docker.client.parallel-runs" default:"10" range:"-1..1000" doc:"container creations at once, at most as many as Docker's host has processors, or two; 0: no bound"`
 	CapDrop      []string `key:"whisk.gpu.docker.cap-drop" default:"NET_RAW,NET_ADMIN" doc:"capabilities removed from action containers (ALL: every one), and added back"`
 	CapAdd       []string `key:"whisk.gpu.docker.cap-add"`

@@ -164,7 +164,8 @@ every ignored setting with the reason.
 The variable of a key is ` + "`CONFIG_`" + ` and its name, with ` + "`_`" + ` for ` + "`.`" + ` and a capital letter
 for a dash and the letter after it: ` + "`whisk.gpu.pool-size`" + ` is
 ` + "`CONFIG_whisk_gpu_poolSize`" + `. Names in capital letters are variables themselves. Braces
-enclose alternatives in several names, whose defaults have the same order. If several
+enclose alternatives in several names, whose defaults have the same order. The default
+` + "`(by policy)`" + ` depends on ` + "`whisk.gpu.policy`" + `; ` + "`--print-config`" + ` shows its value. If several
 sources set a key, the last one in this list wins:
 
 1. the default;

@@ -36,7 +36,7 @@ type KafkaTLS struct {
 	TruststoreLocation     string `key:"whisk.kafka.common.ssl-truststore-location" doc:"store of trusted certificates, for SSL and SASL_SSL; empty, where host names are checked: the system's authorities. The file's own format overrides type"`
 	TruststorePassword     string `key:"whisk.kafka.common.ssl-truststore-password,secret"`
 	TruststoreType         string `key:"whisk.kafka.common.ssl-truststore-type" default:"JKS" enum:"JKS,PKCS12"`
-	KeystoreLocation       string `key:"whisk.kafka.common.ssl-keystore-location" doc:"store of the client's key, in the same way"`
+	KeystoreLocation       string `key:"whisk.kafka.common.ssl-keystore-location" doc:"store of the client's key, if brokers ask for a certificate. The file's own format overrides type"`
 	KeystorePassword       string `key:"whisk.kafka.common.ssl-keystore-password,secret"`
 	KeystoreType           string `key:"whisk.kafka.common.ssl-keystore-type" default:"JKS" enum:"JKS,PKCS12"`
 	KeyPassword            string `key:"whisk.kafka.common.ssl-key-password,secret" doc:"password of the key in the key store; empty means the store's password"`

@@ -41,7 +41,7 @@ type Events struct {
 type Metrics struct {
 	Kamon      bool `key:"whisk.metrics.kamon-enabled" env:"METRICS_KAMON" default:"false" doc:"with prometheus-enabled, serve /metrics; name metrics as OpenWhisk's invoker does too"`
 	Prometheus bool `key:"whisk.metrics.prometheus-enabled" default:"false" doc:"with METRICS_KAMON, serve /metrics"`
-	Endpoint   bool `key:"whisk.gpu.metrics.enabled" default:"true" doc:"serve /metrics whatever the two settings above are"`
+	Endpoint   bool `key:"whisk.gpu.metrics.enabled" default:"true" doc:"serve /metrics, also without METRICS_KAMON and whisk.metrics.prometheus-enabled"`
 	Tags       bool `key:"whisk.metrics.kamon-tags-enabled" env:"METRICS_KAMON_TAGS" default:"false" doc:"states and topics are labels, as OpenWhisk's Grafana boards expect"`
 	StatsD     StatsD
 }

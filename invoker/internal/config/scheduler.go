@@ -15,7 +15,7 @@ type Scheduler struct {
 	Keeping          time.Duration `key:"whisk.container-proxy.timeouts.keeping-duration" default:"10 minutes" doc:"how much longer a paused container stays if its namespace keeps it (warmedContainerKeepingCount)"`
 	MemorySync       time.Duration `key:"whisk.container-pool.memory-sync-interval" default:"1 second" doc:"how often a change of the invoker's memory is reported"`
 	JobTime          time.Duration `key:"whisk.scheduler.in-progress-job-retention" default:"20 seconds" doc:"how long a scheduler waits for a container; older orders are dropped"`
-	BlackboxMultiple int           `key:"whisk.scheduler.blackbox-multiple" default:"15" range:"1..1000" doc:"factor on that time for a container whose image must be pulled"`
+	BlackboxMultiple int           `key:"whisk.scheduler.blackbox-multiple" default:"15" range:"1..1000" doc:"factor on whisk.scheduler.in-progress-job-retention for a container whose image must be pulled"`
 }
 
 // Etcd configures the connection to etcd.

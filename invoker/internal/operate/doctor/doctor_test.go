@@ -143,7 +143,7 @@ func TestPrint(t *testing.T) {
 Kafka
   fail  brokers          away. Fix: start <it>
 
-Something will fail: 1 ok, 1 to look at, 1 that fail.
+Something will fail: 1 ok, 1 warn, 1 fail.
 `
 	check.Equal(t, out.String(), want)
 	out.Reset()

@@ -65,9 +65,9 @@ func (r Report) summary() string {
 		n[x.Status]++
 	}
 	verdict := map[Status]string{OK: "All is well", Warn: "It works, with warnings", Fail: "Something will fail"}
-	text := fmt.Sprintf("%s: %d ok, %d to look at, %d that fail", verdict[r.worst()], n[OK], n[Warn], n[Fail])
+	text := fmt.Sprintf("%s: %d ok, %d warn, %d fail", verdict[r.worst()], n[OK], n[Warn], n[Fail])
 	if n[Skip] > 0 {
-		text += fmt.Sprintf(", %d skipped because they are not configured", n[Skip])
+		text += fmt.Sprintf(", %d skip (not configured)", n[Skip])
 	}
 	return text + "."
 }

@@ -59,7 +59,7 @@ func checkShim(s *snapshot) []Finding {
 	}
 	if needs, _ := devices.NeededGlibc(lib); devices.MinGlibc.Before(needs) { // on an error, no glibc is needed
 		return warn(fmt.Sprintf("use the released library, which needs %v", devices.MinGlibc),
-			"%s, but needs glibc %v: in images with an older one functions run without it", text, needs)
+			"%s. It needs glibc %v: in images with an older glibc functions run without the shim", text, needs)
 	}
 	return ok("%s", text)
 }
@@ -97,7 +97,7 @@ func (s *snapshot) tryShim(at string) (text string, bad []Finding) {
 	}
 	switch {
 	case errors.Is(err, errNothingToTry):
-		return at + " is loaded and has the hooks, which were " + err.Error(), nil
+		return at + " can be loaded and has its hooks; they were " + err.Error(), nil
 	case err != nil:
 		return "", fail("check whether the program works without it (docs/shim.md); whisk.gpu.shim.library=none switches the shim off",
 			"%s: a program that uses CUDA under it: %v", at, err)

@@ -68,7 +68,7 @@ func TestShimChecks(t *testing.T) {
 	}
 	runTrials(t, []trial{
 		{"", with(all), "GPU/shim", OK, "/lib/libgpuwhisk.so is loaded and hooks the driver: 4 MiB of a program were counted, 4 MiB moved off the device and 4 MiB back", ""},
-		{"not tried", tried(Tried{}, fmt.Errorf("%w: no python3 here", errNothingToTry)), "GPU/shim", OK, "which were not tried: no python3 here", ""},
+		{"not tried", tried(Tried{}, fmt.Errorf("%w: no python3 here", errNothingToTry)), "GPU/shim", OK, "they were not tried: no python3 here", ""},
 		{"not seen", tried(Tried{}, errors.New("the shim does not report its memory")), "GPU/shim", Fail, "uses CUDA under it: the shim does not report", "docs/shim.md"},
 		{"done without", func(f *fake) { f.Config.GPU.Shim.Library = "none" }, "GPU/shim", Warn, "switched off", "unset it"},
 		{"absent", nil, "GPU/shim", Warn, "does not exist", "--shim"},
