@@ -26,7 +26,7 @@ const (
 // fetch asks once for an activation and passes it to pull.
 func (p *Puller) fetch(o slot.Order, r Request) {
 	defer r.Sent() // in case the request is never sent
-	answered := p.table.Empty
+	miss := slot.Empty
 	if p.ready(o.Slot) {
 		began := time.Now()
 		answer, err := p.ports.Schedulers.Fetch(p.life, r)
@@ -37,30 +37,30 @@ func (p *Puller) fetch(o slot.Order, r Request) {
 		if err == nil && answer.Kind == activation.NoActivation {
 			retry.Sleep(p.life, emptyPause-time.Since(began))
 		}
-		answered = p.emptyHanded(r, answer, err)
+		miss = p.miss(r, answer, err)
 	}
 	p.do(func(now time.Duration) {
 		p.outstanding--
-		answered(now, o.Slot)
+		p.table.Missed(now, o.Slot, miss)
 	})
 }
 
-// emptyHanded returns the table's event for an answer without an activation.
-func (p *Puller) emptyHanded(r Request, answer activation.FetchAnswer, err error) func(time.Duration, slot.ID) {
+// miss returns why an answer has no activation.
+func (p *Puller) miss(r Request, answer activation.FetchAnswer, err error) slot.Miss {
 	action := r.Queue.Action.FQN()
 	switch {
 	case errors.Is(err, ErrUnreadable):
 		p.log.Error("an activation that a scheduler handed out cannot be read and is lost", "action", action, "error", err)
-		return p.table.Empty
+		return slot.Empty
 	case err != nil:
 		p.log.Debug("fetch", "action", action, "error", err)
-		return p.table.QueueGone
+		return slot.QueueGone
 	case answer.Kind == activation.NoQueue:
-		return p.table.QueueGone
+		return slot.QueueGone
 	case answer.Kind == activation.ActionMismatch:
-		return p.table.Mismatched
+		return slot.Mismatched
 	}
-	return p.table.Empty
+	return slot.Empty
 }
 
 // ready blocks until the journal has capacity for an activation. It returns false if the

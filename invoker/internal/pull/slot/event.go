@@ -97,40 +97,38 @@ func (t *Table) Pulled(now time.Duration, id ID, age time.Duration, keep Keep) {
 	t.proceed(now, s)
 }
 
-// Empty reports that a fetch brought nothing. A slot that has had nothing to do for
-// the pause grace ends with such an answer.
-func (t *Table) Empty(now time.Duration, id ID) {
-	t.answered(now, id, func(s *slot) {
-		s.eager, s.pulledAt = false, now
-		t.expire(now, s)
-	})
-}
+// Miss is the reason why a fetch brought no activation.
+type Miss uint8
 
-// answered follows a fetch that brought no activation.
-func (t *Table) answered(now time.Duration, id ID, then func(*slot)) {
+// The reasons.
+const (
+	Empty      Miss = iota // the queue has no activation
+	QueueGone              // the scheduler has no queue, or does not answer
+	Mismatched             // the scheduler has a queue of another version
+)
+
+// Missed reports that a fetch brought no activation. A slot that has had nothing to do for the
+// pause grace ends with an empty answer. If the queue is gone, the container stays and waits
+// for another scheduler.
+func (t *Table) Missed(now time.Duration, id ID, why Miss) {
 	s := t.get(id)
 	if s == nil {
 		return
 	}
 	s.calls--
-	then(s)
-	t.proceed(now, s)
-}
-
-// Mismatched reports that the scheduler has a queue of another version.
-func (t *Table) Mismatched(now time.Duration, id ID) {
-	t.answered(now, id, func(s *slot) { t.retire(now, s) })
-}
-
-// QueueGone reports that the scheduler has no queue, or does not answer. The container
-// stays, and waits for another scheduler.
-func (t *Table) QueueGone(now time.Duration, id ID) {
-	t.answered(now, id, func(s *slot) {
+	switch why {
+	case Empty:
+		s.eager, s.pulledAt = false, now
+		t.expire(now, s)
+	case QueueGone:
 		if s.state == open && !s.lost && !t.stopped {
 			s.lost = true
 			t.order(Order{Do: Find, Slot: s.id, Creation: s.Creation})
 		}
-	})
+	case Mismatched:
+		t.retire(now, s)
+	}
+	t.proceed(now, s)
 }
 
 // Seeks reports whether a slot waits for a scheduler.

@@ -107,7 +107,7 @@ func (f *fixture) paused() ID {
 	id := f.opened()
 	f.want("fetch warmed 1s")
 	f.now += grace
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.want("leave", "pause")
 	f.t.Paused(f.now, id, true)
 	f.want("put warmed")

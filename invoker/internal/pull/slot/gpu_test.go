@@ -148,7 +148,7 @@ func TestWarmGPUFunctionHasItsWarmedKey(t *testing.T) {
 	q := creation(0, "a", "1-a").Queue
 	f.t.SetWarm(f.now, q, true, true)
 	f.now += grace
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.want("leave", "put warmed")
 	f.t.Stored(f.now, id, Warmed)
 	f.want("delete existing")
@@ -161,7 +161,7 @@ func TestWarmGPUFunctionHasItsWarmedKey(t *testing.T) {
 	f.t.Stored(f.now, id, Existing)
 	f.want("fetch", "delete warmed")
 	f.t.SetWarm(f.now, q, true, true)
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.want("fetch warmed")
 	f.t.Deleted(f.now, id, Warmed)
 	f.want("ack")
@@ -179,7 +179,7 @@ func TestWarmedKeyOutlivesTheContainers(t *testing.T) {
 	f.t.SetWarm(f.now, q, false, false) // others needed the room
 	f.want("fetch")
 	f.now += grace
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.want("leave", "put warmed")
 	f.t.Stored(f.now, id, Warmed)
 	f.want("delete existing")
@@ -216,7 +216,7 @@ func TestColdFunctionLeavesADeepHost(t *testing.T) {
 		f.want("ack")
 		f.t.slots[0].used = true
 		f.now += grace
-		f.t.Empty(f.now, f.t.slots[0].id)
+		f.t.Missed(f.now, f.t.slots[0].id, Empty)
 		f.want("leave", "put warmed")
 		f.t.Stored(f.now, f.t.slots[0].id, Warmed)
 		f.want("delete existing")

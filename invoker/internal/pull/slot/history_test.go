@@ -208,11 +208,11 @@ func (w *outside) fetched(id ID) {
 		w.later(func() { w.run(id) })
 		w.t.Pulled(w.now, id, time.Duration(w.r.IntN(30))*time.Second, Keep{Containers: w.r.IntN(2)})
 	case 3:
-		w.t.QueueGone(w.now, id)
+		w.t.Missed(w.now, id, QueueGone)
 	case 4:
-		w.t.Mismatched(w.now, id)
+		w.t.Missed(w.now, id, Mismatched)
 	default:
-		w.t.Empty(w.now, id)
+		w.t.Missed(w.now, id, Empty)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestIdleSlotFreesMemory(t *testing.T) {
 	f.opened()
 	id := f.short() // the second has only just run
 	f.want("leave")
-	f.t.Empty(f.now, first)
+	f.t.Missed(f.now, first, Empty)
 	f.want("delete existing", "remove")
 	f.due()
 	f.want("acquire")

@@ -15,7 +15,7 @@ func TestColdStartRegistersFetchesAndAcks(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
 	f.want("fetch warmed 1s")
-	f.t.Empty(f.now+time.Second, id)
+	f.t.Missed(f.now+time.Second, id, Empty)
 	f.want("fetch warmed") // a duration is reported once
 }
 
@@ -40,7 +40,7 @@ func TestSlotThatRanNothingIsRemovedAfterTheGrace(t *testing.T) {
 	f.t.Stored(f.now, id, Existing)
 	f.want("acquire", "put existing", "fetch", "ack")
 	f.now += grace
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.want("leave", "delete existing", "remove")
 	check.Equal(t, f.t.Len(), 0, "slots are left")
 }
@@ -51,7 +51,7 @@ func TestMessageOfTheLastFetchKeepsTheSlotOpen(t *testing.T) {
 	id := f.opened(func(c *Creation) { c.Concurrency = 2 })
 	f.want("fetch warmed 1s", "fetch warmed")
 	f.now += grace
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.want() // the other fetch is out
 	f.t.Pulled(f.now, id, 0, Keep{})
 	f.want("fetch warmed")
@@ -122,7 +122,7 @@ func TestCreationDuringThePause(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
 	f.now += grace
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.want("fetch warmed 1s", "leave", "pause")
 	f.create("a")
 	f.want()
@@ -136,7 +136,7 @@ func TestPauseThatFailsMakesANewContainer(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
 	f.now += grace
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.create("a")
 	f.want("fetch warmed 1s", "leave", "pause")
 	f.t.Paused(f.now, id, false)
@@ -174,7 +174,7 @@ func TestDeletionRetiresWhatItCovers(t *testing.T) {
 	f.want("acquire")
 	f.t.Retire(f.now, &activation.ContainerDeletion{Queue: creation(9, "a", "1-z").Queue})
 	f.want("leave") // of the old one alone
-	f.t.Empty(f.now, id)
+	f.t.Missed(f.now, id, Empty)
 	f.want("delete existing", "remove")
 }
 
@@ -198,7 +198,7 @@ func TestOtherVersionEndsTheSlot(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
 	f.want("fetch warmed 1s")
-	f.t.Mismatched(f.now, id)
+	f.t.Missed(f.now, id, Mismatched)
 	f.want("leave", "delete existing", "remove")
 }
 
@@ -207,7 +207,7 @@ func TestQueueThatMoves(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
 	f.want("fetch warmed 1s")
-	f.t.QueueGone(f.now, id)
+	f.t.Missed(f.now, id, QueueGone)
 	f.want("find")
 	check.That(t, f.t.Seeks(id), "it does not seek")
 	f.t.Found(f.now, id, activation.Endpoint{Host: "other", Port: 2})
@@ -215,7 +215,7 @@ func TestQueueThatMoves(t *testing.T) {
 	check.Equal(check.Must(t), len(orders), 1)
 	check.Equal(check.Must(t), orders[0].Do, Fetch)
 	check.Equal(check.Must(t), orders[0].Creation.Endpoint.Host, "other")
-	f.t.QueueGone(f.now, id)
+	f.t.Missed(f.now, id, QueueGone)
 	f.want("find")
 	f.now += grace
 	at, ok := f.t.Deadline()
@@ -229,7 +229,7 @@ func TestQueueThatMoves(t *testing.T) {
 func TestCreationFindsTheSlotThatLostItsScheduler(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
-	f.t.QueueGone(f.now, id)
+	f.t.Missed(f.now, id, QueueGone)
 	f.want("fetch warmed 1s", "find")
 	f.create("a", func(c *Creation) { c.Endpoint.Host = "other" })
 	f.want("fetch warmed", "ack")
