@@ -61,7 +61,7 @@ var plan = map[string][]string{
 	"invoker/develop/check":    {"invoker/develop/peertest"},
 	"invoker/develop/peertest": {},
 	"invoker/develop/fakescheduler": {"activation", "activation/fetch/activationpb", "invoker/develop/fakescheduler/memoryqueue",
-		"invoker/develop/standalone/broker"},
+		"invoker/develop/standalone/broker", "invoker/lib/retry"},
 	"invoker/internal/develop/gauge": {},
 
 	// A scheduler's queue, also for simulations.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // errLed means that another scheduler leads the queue.
@@ -266,7 +267,8 @@ func (s *Scheduler) background(do func(context.Context) error) {
 }
 
 // fail ends an activation for its caller, as the original: with an ack in the
-// name of invoker 0. s.mu is locked.
+// name of invoker 0. The ack is sent again until the broker has it, because a caller waits for
+// the ack however long the broker is away. s.mu is locked.
 func (s *Scheduler) fail(f Function, a memoryqueue.Activation, status int, reason string) {
 	m, err := activation.DecodeMessage(a.JSON)
 	if err != nil {
@@ -287,7 +289,12 @@ func (s *Scheduler) fail(f Function, a memoryqueue.Activation, status int, reaso
 	}
 	s.seen.Failures = append(s.seen.Failures, Failure{a.ID, status, reason})
 	s.happened()
-	s.background(func(ctx context.Context) error {
-		return s.bus.Publish(ctx, s.cfg.Prefix+"completed"+m.Controller, ack.Encode())
+	s.background(func(context.Context) error {
+		for pause := retry.Default(); ; {
+			err := s.bus.Publish(s.ctx, s.cfg.Prefix+"completed"+m.Controller, ack.Encode())
+			if err == nil || !pause.Wait(s.ctx) {
+				return err
+			}
+		}
 	})
 }

@@ -164,6 +164,12 @@ func (c *scheduledChaos) round(p *harness.Process, f fault) (next *harness.Proce
 	return next
 }
 
+// gaveUp reports whether the scheduler itself has ended an activation.
+func (c *scheduledChaos) gaveUp(id string) bool {
+	seen, _ := c.scheduler.Seen()
+	return slices.ContainsFunc(seen.Failures, func(f fakescheduler.Failure) bool { return string(f.Activation) == id })
+}
+
 // judge waits until all activations of a round are settled, and demands that each is accounted
 // for and ran once at most.
 func (c *scheduledChaos) judge(g *gate, ids []string) {
@@ -172,17 +178,17 @@ func (c *scheduledChaos) judge(g *gate, ids []string) {
 	peertest.UntilWithin(t, limit, "completions", func() string {
 		for n, id := range ids {
 			if c.recording.Completed(id) == 0 {
-				return fmt.Sprintf("activation %d of %d has none; it ran %d times", n, len(ids), g.of("/"+strconv.Itoa(n)))
+				return fmt.Sprintf("activation %d of %d has none; it ran %d times; given up by the scheduler: %t",
+					n, len(ids), g.of("/"+strconv.Itoa(n)), c.gaveUp(id))
 			}
 		}
 		return ""
 	})
-	seen, _ := c.scheduler.Seen()
 	for n, id := range ids {
 		runs := g.of("/" + strconv.Itoa(n))
 		check.AtMost(check.Must(t), runs, 1, "runs of activation %d", n)
 		c.tally.add("activations", 1)
-		if slices.ContainsFunc(seen.Failures, func(f fakescheduler.Failure) bool { return string(f.Activation) == id }) {
+		if c.gaveUp(id) {
 			check.Equal(t, runs, 0, "runs of activation %d, which the scheduler gave up", n)
 			c.tally.add("activations: given up by the scheduler before any invoker had them", 1)
 			continue
