@@ -1,5 +1,5 @@
 // Package examples holds the files of examples/python, which gpuwhisk new copies.
-// The other examples are to be read and tried where they lie.
+// Users read and try the other examples in their directories.
 package examples
 
 import "embed"

@@ -1,15 +1,15 @@
-// Adds the bytes of a text on the GPU, in C++ by the driver's own interface: no
-// toolkit is needed to compile it, and no library but the driver's to run it.
+// Adds the bytes of a text on the GPU, in C++ by the driver's own interface. It needs
+// no toolkit to compile, and no library except the driver's to run.
 //
 //   g++ -O2 -std=c++17 -static-libstdc++ -static-libgcc -o exec bytes.cpp -ldl
 //   zip exec.zip exec
 //   wsk action create bytes exec.zip --docker gpuwhisk/action-native -a gpu true -a invoker-resources '["gpu"]'
 //   wsk action invoke bytes -r -p text hello
 //
-// Its argument is the JSON of its parameters, and its last line of output the
-// result. With __OW_ACTION_LOOP=true in the image (see Dockerfile) it stays: it
-// reads a line for each run and answers on descriptor 3, and what it has on the
-// device stays with it.
+// The argument is the JSON of the parameters, and the last line of output is the
+// result. With __OW_ACTION_LOOP=true in the image (see Dockerfile) the program keeps
+// running: it reads a line for each run and answers on descriptor 3, and its device
+// memory stays.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -4,8 +4,8 @@
     wsk action invoke spectrum -r -p tones '[440, 1000]'
 
 The signal is given as "samples" (base64 of 32-bit floats) with its "rate" in Hz,
-or made of "tones" in Hz. CuPy does the work where there is a GPU that it can
-use, NumPy where there is none: the answer is the same and says which it was.
+or is made of "tones" in Hz. CuPy computes if there is a GPU that it can use, NumPy
+otherwise. The answer is the same, and its field "device" names the GPU or "cpu".
 """
 
 import base64

@@ -1,10 +1,10 @@
 """Says whether a text is friendly, with a model that stays on the GPU.
 
-The model is as small as one can be: for each word a few bytes for how friendly
-it is and as many for how unfriendly. Loading puts it into device memory, where it
-stays from run to run; a run has a kernel add up the bytes of each of its words.
-Python and the CUDA driver are all it needs, so it also runs on the fake driver,
-on a machine without a GPU.
+The model is very small: for each word it has a few bytes that say how friendly the
+word is, and as many that say how unfriendly. Loading puts the model into device
+memory, where it stays from run to run. In a run a kernel adds up the bytes of the
+words. The function needs only Python and the CUDA driver, so it also runs on the
+fake driver, on a machine without a GPU.
 
     wsk action create infer infer.py --kind python:3 -a gpu true -a invoker-resources '["gpu"]'
     wsk action invoke infer -r -p text "what a lovely warm day"

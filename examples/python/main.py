@@ -3,16 +3,16 @@
     wsk action create NAME main.py --kind python:3-gpu -a gpu true -a invoker-resources '["gpu"]'
     wsk action invoke NAME -r -p numbers '[3, 4]'
 
-What is made outside of main stays between runs: load a model here, once for each
-container. While the function is idle, GPU Whisk may move its device memory out,
-and has it back before the next run. Where no GPU can be used it runs on the CPU.
+Objects that are made outside of main stay between runs: load a model here, once for
+each container. While the function is idle, GPU Whisk may move its device memory to
+the host, and brings it back before the next run. Without a GPU it runs on the CPU.
 """
 
 import math
 
 try:
     import cupy
-    # The pool over cudaMalloc: its memory moves. That of MemoryAsyncPool does not.
+    # The memory of this pool, from cudaMalloc, moves. Memory of MemoryAsyncPool does not.
     cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)
     cupy.zeros(1)  # the first use of the driver
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()

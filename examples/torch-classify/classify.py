@@ -5,9 +5,9 @@
 
 The image is 32 by 32 points of grey: "pixels" (base64, 1024 bytes), or one that
 the function draws itself ("draw": circle, square, triangle or stripes, with a
-"seed"). The network learns these four in some seconds when the container
-starts (-t: longer on a busy machine): that takes the place of a download of weights. A real one would load a
-file here.
+"seed"). When the container starts, the network learns these four shapes in some
+seconds, so no weights are downloaded. On a busy machine this takes longer, hence
+-t. A real function would load a file here.
 """
 
 import base64

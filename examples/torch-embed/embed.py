@@ -3,10 +3,10 @@
     wsk action create embed embed.py --docker USER/embed:1 -a gpu '{"memory": "1 GB"}' -a invoker-resources '["gpu"]' -m 2048
     wsk action invoke embed -r -p texts '["a warm day", "warm days", "the queue is full"]'
 
-Each text becomes the sum of the vectors of its letter triples. Those vectors are
-drawn at random from a fixed seed when the container starts, which keeps the
-likeness of counts (random projection): a small model that needs no download. A
-real model would be loaded in its place.
+Each text becomes the sum of the vectors of its letter triples. These vectors are
+drawn at random from a fixed seed when the container starts (random projection), so
+similar texts have similar sums, and nothing is downloaded. A real function would
+load a model here.
 """
 
 import zlib
