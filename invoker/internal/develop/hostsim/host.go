@@ -161,7 +161,7 @@ func (h *host) change(o slot.Order, fn int, name string) {
 func (h *host) answered(id slot.ID, a activation.FetchAnswer) {
 	now := h.s.now
 	if a.Kind != activation.Fetched {
-		h.table.Empty(now, id)
+		h.table.Missed(now, id, slot.Empty)
 		return
 	}
 	i, err := strconv.Atoi(string(a.JSON()))
