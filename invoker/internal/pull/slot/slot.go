@@ -131,7 +131,7 @@ const (
 	reasonClosed   = "The invoker accepts no containers now."
 	reasonEnded    = "The container ended before it could fetch."
 	reasonNoDevice = "The invoker has no GPU that can be used now."
-	reasonDeep     = "The GPUs of this invoker have more to do than those of another may have."
+	reasonDeep     = "The GPUs of this invoker have a long backlog. Another invoker may have a shorter one."
 )
 
 // Create takes a creation. Each that is taken has one ack.
