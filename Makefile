@@ -6,8 +6,8 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 PACKAGES := ./...
 
-# Where the invoker's time goes, for the compiler, which makes it a tenth faster
-# and takes half as long again to build it; PGO=off builds without.
+# A CPU profile of the invoker, with which the compiler makes the program a tenth faster.
+# The build then takes half as long again; PGO=off builds without the profile.
 PROFILE := invoker/cmd/gpuwhisk/invoker.pgo
 PGO     ?= $(CURDIR)/$(PROFILE)
 
@@ -66,10 +66,10 @@ shim-test: ## Test the shim on its fake driver, also under sanitizers (about 2 m
 	$(MAKE) -C shim test
 
 .PHONY: shim-fake
-shim-fake: ## Build the shim, its fake driver and what the tests run under them
+shim-fake: ## Build the shim, its fake driver, and the programs that tests run under them
 	$(MAKE) -C shim fake
 
-# Targets that can do without the shim do not fail for want of a C compiler.
+# Targets that can do without the shim do not fail if there is no C compiler.
 .PHONY: shim-if-possible
 shim-if-possible:
 	@if command -v $(CC) >/dev/null; then $(MAKE) -s -C shim fake; \
@@ -106,7 +106,7 @@ release: ## Build packages, tarballs, collection, bill of materials and checksum
 	RELEASE=1 invoker/package/packages.sh $(ARCHS)
 
 .PHONY: sign
-sign: ## Sign what `make release` made, with cosign: COSIGN_KEY, or keyless (invoker/package/sign.sh says how)
+sign: ## Sign the files of `make release` with cosign: COSIGN_KEY, or keyless (invoker/package/sign.sh says how)
 	invoker/package/sign.sh files dist
 
 .PHONY: packages-test
@@ -184,9 +184,9 @@ lint: ## gofmt, vet, staticcheck, golangci-lint
 	$(GO) run $(GOLANGCI) run $(PACKAGES)
 
 .PHONY: vuln
-vuln: ## Look for known vulnerabilities in what is called; fails on one (needs the vulnerability database)
+vuln: ## Look for known vulnerabilities in the called code; fails if there is one (needs the vulnerability database)
 	.ci/vuln strict
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove built files
 	rm -rf $(BIN) build
