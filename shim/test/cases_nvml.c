@@ -105,7 +105,7 @@ static void by_nvml(int argc, char **argv)
 	struct gw_nvml_details d = {.list = list};
 	size_t avail, total;
 	CUdeviceptr p;
-	int c = begin();
+	int c = begin(), status;
 	pid_t other = process_of("/run/other.sock"), child = process_of(NULL);
 	pid_t both[] = {getpid(), child};
 
@@ -124,6 +124,15 @@ static void by_nvml(int argc, char **argv)
 	SAME(m2.total, total);
 	SAME(m2.avail, avail);
 	SAME(m2.used + m2.reserved, 24 * MIB);
+	pid_t forked = fork();
+	if (forked == 0) { /* without CUDA of its own, it is shown the same */
+		SAME(NVML_CALL("MemoryInfo", &m), NVML_SUCCESS);
+		SAME(m.total, total);
+		lists(device, "GraphicsRunningProcesses_v3", sizeof(struct gw_nvml_process_v2), 0, NULL);
+		_exit(0);
+	}
+	SAME(waitpid(forked, &status, 0), forked);
+	SAME(status, 0);
 
 	lists(device, "ComputeRunningProcesses", sizeof(struct gw_nvml_process), 2, both);
 	lists(device, "ComputeRunningProcesses_v2", sizeof(struct gw_nvml_process_v2), 2, both);

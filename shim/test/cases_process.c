@@ -29,16 +29,21 @@ static void ended_well(pid_t pid)
 	SAME(status, 0);
 }
 
-/* A child of fork keeps quiet, and the parent is not disturbed. */
+/* A child of fork keeps quiet, the driver refuses its calls, and the parent is not disturbed. */
 static void forks(int argc, char **argv)
 {
+	enum { NOT_INITIALIZED = 3 };
 	CUdeviceptr p;
 	int c = begin();
 
 	OK(cu.cuMemAlloc_v2(&p, MIB));
 	pid_t pid = fork();
-	if (pid == 0)
+	if (pid == 0) {
+		SAME(cu.cuInit(0), NOT_INITIALIZED);
+		SAME(cu.cuMemAlloc_v2(&p, MIB), NOT_INITIALIZED);
+		SAME(cu.cuMemFree_v2(p), NOT_INITIALIZED);
 		_exit(0);
+	}
 	ended_well(pid);
 	pid = fork();
 	if (pid == 0)

@@ -85,9 +85,3 @@ void gw_agent_start(void)
 	if (!gw_requests_open() || !start_thread())
 		gw_disable("no thread for the connection to the invoker");
 }
-
-void gw_agent_reset(void)
-{
-	gw_session_reset();
-	gw_requests_reset();
-}

@@ -28,7 +28,5 @@ void gw_agent_await_reported(void);
 void gw_agent_await_checked(void);
 /* Wake it: a thread waits at the gate. */
 void gw_agent_wake(void);
-/* In a forked child: there is no agent. */
-void gw_agent_reset(void);
 
 #endif

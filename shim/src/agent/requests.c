@@ -44,20 +44,6 @@ bool gw_requests_open(void)
 	return true;
 }
 
-void gw_requests_reset(void)
-{
-	gw_fd_close(&wake_fd[0]);
-	gw_fd_close(&wake_fd[1]);
-	atomic_store(&limit_known, false);
-	atomic_store(&asked, 0);
-	atomic_store(&answered, 0);
-	atomic_store(&changed, 0);
-	atomic_store(&wake_pending, false);
-	atomic_store(&connected, false);
-	atomic_store(&check_wanted, false);
-	atomic_store(&started, false);
-}
-
 static void wake(void)
 {
 	if (!atomic_exchange(&wake_pending, true) && gw_fd_is_ours(&wake_fd[1]))

@@ -12,7 +12,6 @@
 bool gw_requests_begin(void);
 /* Create the descriptor that wakes the agent. */
 bool gw_requests_open(void);
-void gw_requests_reset(void);
 
 /* The descriptor by which the agent is woken, -1 when it is no longer ours. */
 int gw_wake_fd(void);

@@ -316,12 +316,4 @@ void gw_session_close(void)
 	session.newest = 0; /* another invoker counts its own epochs */
 }
 
-void gw_session_reset(void)
-{
-	gw_conn_close(&session.conn);
-	session.open = session.refused = session.gated = session.running = false;
-	session.restore_at = 0;
-	session.newest = session.want_sent = 0;
-	session.moving.type = 0;
-	session.work = (struct gw_work){0};
-}
+void gw_session_leave(void) { gw_conn_close(&session.conn); }

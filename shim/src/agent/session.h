@@ -16,9 +16,9 @@ bool gw_session_is_refused(void);
  * work. Ends the session if the connection is unusable. */
 void gw_session_serve(void);
 void gw_session_close(void);
+/* In a forked child: the connection is the parent's. */
+void gw_session_leave(void);
 /* Wait without a session. */
 void gw_session_wait(int ms);
-/* In a forked child. */
-void gw_session_reset(void);
 
 #endif

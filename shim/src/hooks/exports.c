@@ -35,8 +35,6 @@ void gw_forget_exports(uint64_t memory)
 	}
 }
 
-void gw_exports_reset(void) { exports = NULL; }
-
 /* Set out to the identity of the shared memory: a descriptor as it is given to an import,
  * or a fabric handle's bytes. Returns false if the memory cannot be identified. */
 static bool identify(int type, const void *shared, struct export *out)

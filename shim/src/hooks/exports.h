@@ -14,7 +14,4 @@ uint64_t gw_exported_memory(int type, const void *shared);
 /* The memory has ended, and its exports with it. */
 void gw_forget_exports(uint64_t memory);
 
-/* In a forked child. */
-void gw_exports_reset(void);
-
 #endif

@@ -17,7 +17,7 @@
 /* By the class of a hook: whether it passes the gate. */
 enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 
-#define WRAPPER(export, what, params, args, gated, missing, shut)          \
+#define WRAPPER(export, what, params, args, gated, refused, missing, shut) \
 	GW_EXPORT int export params                                        \
 	{                                                                  \
 		fn_##export *real = GW_REAL(export);                       \
@@ -26,7 +26,7 @@ enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 		if (!real)                                                 \
 			return missing;                                    \
 		/* Memory that is mapped by us needs us until its end. */          \
-		if (!gw_takes_part() && !gw_vmm_in_use())                  \
+		if (refused || (!gw_takes_part() && !gw_vmm_in_use()))     \
 			return real args;                                  \
 		if (gated && (pass = gw_gate_enter()) == GW_SHUT)          \
 			return shut;                                       \
@@ -41,8 +41,8 @@ enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 	}
 
 #define HOOK(base, export, version, flags, class, what, params, args)             \
-	WRAPPER(export, what, params, args, GATED_##class, CUDA_ERROR_NOT_FOUND, \
-		CUDA_ERROR_OUT_OF_MEMORY)
+	WRAPPER(export, what, params, args, GATED_##class, gw_forked,  \
+		CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY)
 #define GATE(base, export, version, flags, as, params, args)               \
 	GW_EXPORT CUresult export params                                   \
 	{                                                                  \
@@ -58,7 +58,7 @@ enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 		return r;                                                  \
 	}
 #define NVML(export, what, params, args) \
-	WRAPPER(export, what, params, args, 0, NVML_FUNCTION_NOT_FOUND, NVML_MEMORY)
+	WRAPPER(export, what, params, args, 0, false, NVML_FUNCTION_NOT_FOUND, NVML_MEMORY)
 #include "../../abi.def"
 
 void *const gw_wrappers[GW_ENTRIES] = {

@@ -25,12 +25,6 @@
 static pthread_mutex_t handles = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t last_memory;    /* guarded by gw_handles_lock */
 
-void gw_physical_reset(void)
-{
-	gw_free_lock(&handles);
-	gw_exports_reset();
-}
-
 /* Memory that the program makes moves with one backend. The lock of moves guards handles
  * then. */
 static bool in_spans(void) { return gw_backend == &gw_vmm_backend; }

@@ -19,7 +19,4 @@ CUmemHandle gw_driver_handle(CUmemHandle handle);
 /* One more reference by a handle. */
 void gw_add_handle(CUmemHandle handle, uint64_t memory);
 
-/* In a forked child: the lock of handles is free. */
-void gw_physical_reset(void);
-
 #endif

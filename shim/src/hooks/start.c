@@ -10,17 +10,14 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/session.h"
 #include "driver/resolve.h"
-#include "hooks/physical.h"
 #include "hooks/serve.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/gate.h"
-#include "memory/graphs.h"
-#include "memory/pools.h"
 #include "memory/registry.h"
 #include "memory/vmm.h"
-#include "migration/refusal.h"
 #include "process/config.h"
 #include "process/state.h"
 
@@ -73,19 +70,13 @@ __attribute__((constructor)) static void configure_early(void)
 	gw_takes_part();
 }
 
-/* A forked child has no agent, and CUDA is of no use to it. It forgets without
- * touching the driver; a cuInit of its own may start anew. */
+bool gw_forked;
+
 static void after_fork(void)
 {
-	gw_refusal_reset();
-	gw_contexts_reset();
-	gw_gate_reset();
-	gw_vmm_reset();
-	gw_registry_reset();
-	gw_pools_reset();
-	gw_graphs_reset();
-	gw_physical_reset();
-	gw_agent_reset();
+	gw_forked = true;
+	gw_gate_drop();
+	gw_session_leave();
 }
 
 __thread int gw_call_depth;
@@ -97,6 +88,8 @@ static void at_exit(void)
 {
 	enum { WAIT_MS = 2000, WITHIN_CALL_MS = 100 };
 
+	if (gw_forked)
+		return;
 	if (!gw_call_depth)
 		gw_agent_await_checked();
 	gw_driver_stop(gw_call_depth ? WITHIN_CALL_MS : WAIT_MS);

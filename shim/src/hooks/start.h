@@ -8,6 +8,9 @@
 
 /* False: every call is forwarded as it came. Reads the environment when first asked. */
 bool gw_takes_part(void);
+/* This is a forked child of a process that had begun with CUDA. The driver refuses all its
+ * calls, so they go there as they came. */
+extern bool gw_forked;
 /* Calls of this thread that are within the shim. In a signal's handler that came in
  * between one the thread may hold any lock. The variable lies in the TLS block that every
  * thread begins with, so no call allocates it. */

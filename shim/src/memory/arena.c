@@ -105,13 +105,3 @@ bool gw_arena_pin(struct gw_span *s, unsigned i)
 	pin_refused = !ok;
 	return ok;
 }
-
-void gw_arena_reset(void)
-{
-	gw_fd_close(&file);
-	counters = &own;
-	own = 0;
-	number = 0;
-	processes = 1;
-	pin_refused = false;
-}

@@ -26,7 +26,4 @@ uint64_t gw_arena_room(void);
 /* Pin the part's host memory. False: it is not pinned. */
 bool gw_arena_pin(struct gw_span *s, unsigned i);
 
-/* In a forked child: nothing is pinned. */
-void gw_arena_reset(void);
-
 #endif

@@ -300,14 +300,3 @@ CUcontext gw_primary_of(CUdevice dev)
 	pthread_mutex_unlock(&contexts.mu);
 	return ctx;
 }
-
-void gw_contexts_reset(void)
-{
-	gw_free_lock(&driver);
-	atomic_store(&waiting, 0);
-	gw_free_lock(&contexts.mu);
-	contexts.n = 0;
-	greens = NULL;
-	atomic_store(&any_green, false);
-	atomic_store(&last_seen, NULL);
-}

@@ -70,7 +70,4 @@ enum { GW_STREAMS = 2 };
  * current. Else the driver's refusal. The caller holds the driver lock. */
 CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out);
 
-/* In a forked child: there are no contexts, and the locks are free. */
-void gw_contexts_reset(void);
-
 #endif

@@ -168,14 +168,4 @@ void gw_gate_open(void)
 
 bool gw_gate_wanted(void) { return gw_gate_is_closed() && atomic_load(&waiting) > 0; }
 
-void gw_gate_reset(void)
-{
-	gw_free_lock(&gate.mu);
-	for (struct gw_seat *s = atomic_load(&seats); s; s = s->next) {
-		atomic_store(&s->inside, 0);
-		atomic_store(&s->taken, s == gw_own_seat);
-	}
-	atomic_fetch_and(&gw_gate_state, ~GW_GATE_CLOSED);
-	atomic_store(&waiting, 0);
-	atomic_store(&captures, 0);
-}
+void gw_gate_drop(void) { atomic_store(&gw_gate_state, GW_GATE_OFF); }

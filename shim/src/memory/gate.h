@@ -76,7 +76,7 @@ bool gw_gate_is_closed(void);
 void gw_gate_open(void);
 /* A thread waits at the gate. */
 bool gw_gate_wanted(void);
-/* In a forked child: the gate is open, and there are no other threads. */
-void gw_gate_reset(void);
+/* In a forked child: nothing is gated. */
+void gw_gate_drop(void);
 
 #endif

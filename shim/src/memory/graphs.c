@@ -171,10 +171,3 @@ void gw_remove_graphs_of(CUcontext ctx)
 			at = &(*at)->next;
 	gw_graphs_unlock();
 }
-
-void gw_graphs_reset(void)
-{
-	gw_free_lock(&graphs.mu);
-	graphs.first = NULL;
-	graphs.execs = NULL;
-}

@@ -31,7 +31,4 @@ void gw_graph_exec_ended(void *exec);
 /* A context ended, and with it its graphs. */
 void gw_remove_graphs_of(CUcontext ctx);
 
-/* Forget all, in a forked child. */
-void gw_graphs_reset(void);
-
 #endif

@@ -213,17 +213,3 @@ struct gw_totals gw_sum(void)
 	gw_books_unlock();
 	return t;
 }
-
-void gw_limits_reset(void)
-{
-	gw_free_lock(&books.mu);
-	for (int kind = 0; kind < GW_KINDS; kind++)
-		books.bytes[kind] = 0;
-	for (int account = 0; account < GW_ACCOUNTS; account++)
-		books.reserved[account] = 0;
-	books.pools_hold = books.graphs_hold = books.planned = 0;
-	books.evicted = books.out = books.blocks = books.movable = 0;
-	books.dirty = false;
-	books.waiters = NULL;
-	atomic_store(&allocated, 0);
-}

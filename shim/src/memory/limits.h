@@ -79,7 +79,5 @@ bool gw_books_dirty(void);
 /* Bytes that were reserved are reserved no more. */
 void gw_unreserve(enum gw_account account, uint64_t bytes);
 uint64_t gw_movable_blocks(void);
-/* In a forked child: there are no blocks, and the lock is free. */
-void gw_limits_reset(void);
 
 #endif

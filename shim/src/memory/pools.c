@@ -136,11 +136,3 @@ void gw_pools_trim(void)
 	if (relaxed)
 		GW_CALL(cuThreadExchangeStreamCaptureMode, &mode);
 }
-
-void gw_pools_reset(void)
-{
-	gw_free_lock(&counting);
-	gw_free_lock(&known.mu);
-	known.first = NULL;
-	atomic_store(&used, false);
-}

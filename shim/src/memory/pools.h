@@ -32,7 +32,4 @@ void gw_pools_count(void);
  * stream's capture, too. */
 void gw_pools_trim(void);
 
-/* Forget all, in a forked child. */
-void gw_pools_reset(void);
-
 #endif

@@ -222,11 +222,3 @@ static void sweep(struct sweep s)
 
 void gw_remove_blocks_of(CUcontext ctx) { sweep((struct sweep){.ctx = ctx}); }
 void gw_remove_nodes_of(uint64_t graph) { sweep((struct sweep){.graph = graph}); }
-
-void gw_registry_reset(void)
-{
-	gw_limits_reset();
-	for (int space = 0; space < GW_SPACES; space++)
-		root[space] = NULL;
-	gw_nodes_drop();
-}

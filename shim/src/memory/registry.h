@@ -39,8 +39,6 @@ void gw_free_list(struct gw_block *list, size_t n);
 void gw_remove_nodes_of(uint64_t graph);
 /* Forget the blocks of a dead context. */
 void gw_remove_blocks_of(CUcontext ctx);
-/* Forget all, in a forked child. Takes no lock that the parent held. */
-void gw_registry_reset(void);
 
 /* For residency: the caller holds gw_books_lock. */
 /* The movable block at the base, if it is still the one with this id. */

@@ -102,9 +102,3 @@ CUresult gw_ring_copy(const struct gw_copy *c)
 		GW_CALL(cuEventDestroy_v2, event[i]);
 	return r;
 }
-
-void gw_ring_reset(void)
-{
-	ring = NULL;
-	refused = false;
-}

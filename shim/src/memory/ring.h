@@ -24,7 +24,4 @@ CUresult gw_copy_order(const struct gw_copy *c);
 /* Carry the copy out by the ring. It is done at the return. Without a ring it is ordered. */
 CUresult gw_ring_copy(const struct gw_copy *c);
 
-/* In a forked child: the ring is not pinned. */
-void gw_ring_reset(void);
-
 #endif

@@ -245,12 +245,3 @@ bool gw_slot_free(struct gw_span *s, CUdeviceptr ptr)
 		gw_span_end(s);
 	return true;
 }
-
-void gw_spans_reset(void)
-{
-	/* The parent's memory and its addresses are not the child's. */
-	spans = NULL;
-	out_pieces = 0;
-	gw_arena_reset();
-	gw_ring_reset();
-}

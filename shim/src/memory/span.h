@@ -129,7 +129,4 @@ CUdeviceptr gw_slot_take(struct gw_span *s);
  * there. */
 bool gw_slot_free(struct gw_span *s, CUdeviceptr ptr);
 
-/* In a forked child: there are no spans. */
-void gw_spans_reset(void);
-
 #endif

@@ -5,11 +5,6 @@
 /* 64 KiB: some 900 nodes, a page fault each 56 nodes. */
 enum { SLAB = 1 << 16 };
 
-struct slab {
-	struct slab *next;
-};
-
-static struct slab *slabs;
 static struct gw_node *free_nodes;
 
 /* A node's rank is made of its base, so that it need not be kept: no two bases have
@@ -23,17 +18,13 @@ static uint64_t rank(const struct gw_node *n)
 
 static bool more_nodes(void)
 {
-	struct slab *s = mmap(NULL, SLAB, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct gw_node *n = mmap(NULL, SLAB, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (s == MAP_FAILED)
+	if (n == MAP_FAILED)
 		return false;
-	s->next = slabs;
-	slabs = s;
-	char *end = (char *)s + SLAB;
-	struct gw_node *n = (struct gw_node *)((char *)s + 64);
 	/* From the far end, so that the first used share the first page. */
-	for (struct gw_node *last = n + (end - (char *)n) / (long)sizeof *n; last-- > n;) {
+	for (struct gw_node *last = n + SLAB / sizeof *n; last-- > n;) {
 		last->left = free_nodes;
 		free_nodes = last;
 	}
@@ -56,19 +47,6 @@ void gw_node_free(struct gw_node *n)
 {
 	n->left = free_nodes;
 	free_nodes = n;
-}
-
-void gw_nodes_drop(void)
-{
-	struct slab *s = slabs;
-
-	slabs = NULL;
-	free_nodes = NULL;
-	while (s) {
-		struct slab *next = s->next;
-		munmap(s, SLAB);
-		s = next;
-	}
 }
 
 /* Split a tree into the nodes below a base and the others. */

@@ -15,8 +15,6 @@ struct gw_node {
 
 struct gw_node *gw_node_new(void);
 void gw_node_free(struct gw_node *n);
-/* Give all pages back. No node may be used afterwards. */
-void gw_nodes_drop(void);
 
 /* The node of the same base whose place it takes, unhooked, or NULL. */
 struct gw_node *gw_tree_insert(struct gw_node **root, struct gw_node *n);

@@ -211,10 +211,4 @@ struct gw_span *gw_physical_span(uint64_t memory)
 	return (struct gw_span *)(uintptr_t)b.owner;
 }
 
-void gw_vmm_reset(void)
-{
-	gw_spans_reset();
-	atomic_store(&in_use, false);
-}
-
 const struct gw_backend gw_vmm_backend = {"vmm", 2, cost, alloc, supported};

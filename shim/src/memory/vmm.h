@@ -28,7 +28,4 @@ CUresult gw_vmm_make(uint64_t bytes, const struct gw_memprop *how, struct gw_spa
  * the driver lock. */
 struct gw_span *gw_physical_span(uint64_t memory);
 
-/* In a forked child: there are no spans. */
-void gw_vmm_reset(void);
-
 #endif

@@ -56,10 +56,3 @@ enum gw_sign gw_unreported(CUresult *code)
 
 void gw_reported(void) { atomic_store(&reported, true); }
 void gw_reset_reported(void) { atomic_store(&reported, false); }
-
-void gw_refusal_reset(void)
-{
-	atomic_store(&recorded, GW_NO_SIGN);
-	atomic_store(&reported, false);
-	atomic_store(&moved, false);
-}

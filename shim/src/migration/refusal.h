@@ -37,7 +37,5 @@ enum gw_sign gw_unreported(CUresult *code);
 void gw_reported(void);
 /* Another invoker has to be notified again. */
 void gw_reset_reported(void);
-/* Forget all, in a forked child. */
-void gw_refusal_reset(void);
 
 #endif

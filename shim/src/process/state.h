@@ -4,7 +4,6 @@
 #ifndef GW_STATE_H
 #define GW_STATE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,14 +16,6 @@ void gw_disable(const char *why);
 void gw_log_open(int fd);
 /* Write a line to the log, if there is one. */
 void gw_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* In a forked child: the lock is free, whoever held it in the parent. */
-static inline void gw_free_lock(pthread_mutex_t *mu)
-{
-	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-	*mu = fresh;
-}
 
 /* Nanoseconds that only grow. */
 int64_t gw_clock(void);
