@@ -13,7 +13,6 @@
 #include "driver/resolve.h"
 #include "memory/contexts.h"
 #include "migration/work.h"
-#include "process/config.h"
 #include "process/state.h"
 
 enum {

@@ -2,8 +2,7 @@
  * Requests of the program's threads to the agent. The agent is the thread that is
  * connected to the invoker and moves memory by its orders.
  */
-#ifndef GW_AGENT_H
-#define GW_AGENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void gw_agent_await_reported(void);
 void gw_agent_await_checked(void);
 /* Wake it: a thread waits at the gate. */
 void gw_agent_wake(void);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The connection to the invoker. Used by the session alone.
  */
-#ifndef GW_CONN_H
-#define GW_CONN_H
+#pragma once
 
 #include "agent/frame.h"
 #include "process/fd.h"
@@ -26,5 +25,3 @@ bool gw_conn_flush(struct gw_conn *conn);
 bool gw_conn_receive(struct gw_conn *conn);
 /* The next whole command: 1, none yet: 0, nonsense: -1. */
 int gw_conn_next(struct gw_conn *conn, struct gw_command *out);
-
-#endif

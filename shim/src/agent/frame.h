@@ -44,8 +44,7 @@
  *
  * The first LIMIT comes before the HELLO: after that the program allocates.
  */
-#ifndef GW_FRAME_H
-#define GW_FRAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,5 +102,3 @@ void gw_frame_u32(struct gw_frame *f, uint32_t v);
 void gw_frame_u64(struct gw_frame *f, uint64_t v);
 /* Write the length: the frame is ready. */
 void gw_frame_end(struct gw_frame *f);
-
-#endif

@@ -2,8 +2,7 @@
  * The exchange between the program's threads and the agent: changes and requests go to
  * the agent, answers go back. This is the agent's side; agent.h is the program's side.
  */
-#ifndef GW_REQUESTS_H
-#define GW_REQUESTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void gw_set_connected(bool to_invoker);
 /* A thread waits until a context was asked for its error. */
 bool gw_check_wanted(void);
 void gw_check_done(void);
-
-#endif

@@ -1,14 +1,17 @@
 #include "agent/session.h"
 
 #include <poll.h>
+#include <unistd.h>
 
-#include "agent/report.h"
+#include "agent/conn.h"
 #include "agent/requests.h"
+#include "driver/entries.h"
+#include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/gate.h"
-#include "memory/residency.h"
 #include "migration/measure.h"
 #include "migration/refusal.h"
+#include "migration/work.h"
 #include "process/state.h"
 
 enum {
@@ -33,11 +36,83 @@ static struct {
 	int64_t restore_at; /* when the next try to bring memory back may begin */
 } session = {.conn = {.fd.fd = -1, .passed.fd = -1}};
 
+/* The fields of a frame: first words of four bytes, then numbers of eight. */
+struct payload {
+	uint32_t words[4];
+	uint64_t numbers[7];
+	unsigned n_words, n_numbers;
+};
+
+static bool send_frame(enum gw_type type, uint64_t epoch,
+		       const struct payload *p)
+{
+	struct gw_frame f;
+
+	gw_frame_begin(&f, type, epoch);
+	for (unsigned i = 0; i < p->n_words; i++)
+		gw_frame_u32(&f, p->words[i]);
+	for (unsigned i = 0; i < p->n_numbers; i++)
+		gw_frame_u64(&f, p->numbers[i]);
+	return gw_conn_send(&session.conn, &f);
+}
+
+static bool send_hello(void)
+{
+	return send_frame(GW_HELLO, 0, &(struct payload){
+		.words = {GW_VERSION, (uint32_t)getpid(), gw_backend->code, GW_HOOKS}, .n_words = 4,
+	});
+}
+
+/* A sign that managed memory does not work for this program; once to each invoker. */
+static bool send_refused(void)
+{
+	CUresult code;
+	enum gw_sign sign = gw_unreported(&code);
+
+	if (sign == GW_NO_SIGN)
+		return true;
+	if (!send_frame(GW_REFUSED, 0, &(struct payload){
+		.words = {sign, (uint32_t)code}, .n_words = 2,
+	}) || !gw_conn_flush(&session.conn))
+		return false;
+	gw_reported();
+	return true;
+}
+
+static bool send_accepted(const struct gw_command *c)
+{
+	return send_frame(GW_ACCEPTED, c->epoch, &(struct payload){
+		.words = {c->type}, .n_words = 1,
+	});
+}
+
+/* Report the result of a command to move memory. */
+static bool send_done(const struct gw_command *c, const struct gw_work *w, enum gw_status status)
+{
+	return send_frame(GW_DONE, c->epoch, &(struct payload){
+		.words = {c->type, status, (uint32_t)w->code, 0}, .n_words = 4,
+		.numbers = {w->moved, (uint64_t)(gw_clock() - w->began), gw_measure(true).resident},
+		.n_numbers = 3,
+	});
+}
+
+/* A frame without fields: PONG or WANT. */
+static bool send_empty(enum gw_type type, uint64_t epoch)
+{
+	return send_frame(type, epoch, &(struct payload){.n_words = 0});
+}
+
+/* at_rest: as of gw_measure. */
 static bool send_usage(uint64_t epoch, bool at_rest)
 {
 	gw_changed_take();
 	session.usage_sent = gw_clock();
-	bool ok = gw_send_usage(&session.conn, epoch, at_rest);
+	struct gw_totals t = gw_measure(at_rest);
+	bool ok = send_frame(GW_USAGE, epoch, &(struct payload){
+		.words = {gw_contexts(), 0}, .n_words = 2,
+		.numbers = {t.allocated, t.resident, t.fixed, t.host, t.blocks, t.managed, t.listed},
+		.n_numbers = 7,
+	});
 	session.ended = gw_contexts_ended();
 	return ok;
 }
@@ -49,7 +124,7 @@ static bool send_want(void)
 	if (!number || number == session.want_sent)
 		return true;
 	session.want_sent = number;
-	return gw_send_empty(&session.conn, GW_WANT, number);
+	return send_empty(GW_WANT, number);
 }
 
 static enum gw_status status_of(enum gw_outcome outcome, bool cancelled)
@@ -76,7 +151,7 @@ static bool finish(bool cancelled)
 		return send_usage(0, false);
 	}
 	enum gw_status status = status_of(gw_work_end(&session.work), cancelled);
-	return send_usage(c.epoch, true) && gw_send_done(&session.conn, &c, &session.work, status);
+	return send_usage(c.epoch, true) && send_done(&c, &session.work, status);
 }
 
 static bool command_move(const struct gw_command *c)
@@ -87,11 +162,11 @@ static bool command_move(const struct gw_command *c)
 	struct gw_work none = {.began = gw_clock()};
 
 	if (c->epoch < session.newest)
-		return gw_send_done(&session.conn, c, &none, GW_STALE);
+		return send_done(c, &none, GW_STALE);
 	if (session.moving.type == c->type && session.moving.epoch == c->epoch)
-		return gw_send_accepted(&session.conn, c); /* asked again */
+		return send_accepted(c); /* asked again */
 	session.newest = c->epoch;
-	if (!finish(true) || !gw_send_accepted(&session.conn, c))
+	if (!finish(true) || !send_accepted(c))
 		return false;
 	gw_work_begin(&session.work, &order);
 	session.moving = *c;
@@ -123,7 +198,7 @@ static bool command_gate(const struct gw_command *c)
 	if (c->word)
 		return ok;
 	gw_check_context();
-	return ok && gw_send_refused(&session.conn) && send_usage(c->epoch, true);
+	return ok && send_refused() && send_usage(c->epoch, true);
 }
 
 static bool command_hello(const struct gw_command *c)
@@ -167,7 +242,7 @@ static bool command(const struct gw_command *c)
 		session.conn.passed = GW_NO_FD;
 		return true;
 	case GW_PING:
-		return gw_send_empty(&session.conn, GW_PONG, c->epoch);
+		return send_empty(GW_PONG, c->epoch);
 	default:
 		return true;
 	}
@@ -240,7 +315,7 @@ static bool interrupted(void)
 /* While a part of the memory takes long. */
 static void heartbeat(void)
 {
-	if (!gw_send_empty(&session.conn, GW_PONG, 0) || !gw_conn_flush(&session.conn))
+	if (!send_empty(GW_PONG, 0) || !gw_conn_flush(&session.conn))
 		gw_conn_close(&session.conn);
 }
 
@@ -250,7 +325,7 @@ static bool check_if_wanted(void)
 	if (!gw_check_wanted())
 		return true;
 	gw_check_context();
-	bool ok = gw_send_refused(&session.conn);
+	bool ok = send_refused();
 	gw_check_done();
 	return ok;
 }
@@ -278,7 +353,7 @@ void gw_session_serve(void)
 	if (ok && session.moving.type && !gw_work_step(&session.work, &watch))
 		ok = finish(false);
 	if (ok)
-		ok = send_want() && gw_send_refused(&session.conn) && check_if_wanted();
+		ok = send_want() && send_refused() && check_if_wanted();
 	/* The program may be using any of its memory now. */
 	if (ok && usage_due())
 		ok = send_usage(0, false);
@@ -289,7 +364,7 @@ void gw_session_serve(void)
 bool gw_session_open(const char *path)
 {
 	session.open = gw_conn_open(&session.conn, path);
-	if (session.open && gw_send_hello(&session.conn) && send_usage(0, false) &&
+	if (session.open && send_hello() && send_usage(0, false) &&
 	    gw_conn_flush(&session.conn)) {
 		gw_set_connected(true);
 		return true;

@@ -2,8 +2,7 @@
  * The session with one invoker after the other: it carries out the invoker's commands and
  * reports the memory of the process. Only the agent's thread uses it.
  */
-#ifndef GW_SESSION_H
-#define GW_SESSION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ void gw_session_close(void);
 void gw_session_leave(void);
 /* Wait without a session. */
 void gw_session_wait(int ms);
-
-#endif

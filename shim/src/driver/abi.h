@@ -2,8 +2,7 @@
  * The driver's types, as far as the shim meets them. They are written here so
  * that nothing of CUDA is needed to build.
  */
-#ifndef GW_ABI_H
-#define GW_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -220,5 +219,3 @@ enum {
 #define SERVE(base, export, version, params, args) typedef CUresult fn_##export params;
 #define NVML(export, what, params, args) typedef int fn_##export params;
 #include "../../abi.def"
-
-#endif

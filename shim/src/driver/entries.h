@@ -2,8 +2,7 @@
  * The table of entry points, made from abi.def: the driver's and the management
  * library's.
  */
-#ifndef GW_ENTRIES_H
-#define GW_ENTRIES_H
+#pragma once
 
 #include "driver/abi.h"
 
@@ -32,5 +31,3 @@ struct gw_entry {
 	int version, flags;
 };
 extern const struct gw_entry gw_entries[GW_ENTRIES];
-
-#endif

@@ -8,8 +8,6 @@
 #include <dlfcn.h>
 #include <elf.h>
 
-#include "driver/text.h"
-
 typedef void *dlsym_fn(void *, const char *);
 typedef void *dlvsym_fn(void *, const char *, const char *);
 

@@ -2,8 +2,7 @@
  * How the real functions are found, of the driver, of the management library, and
  * of the C library's dlsym.
  */
-#ifndef GW_RESOLVE_H
-#define GW_RESOLVE_H
+#pragma once
 
 #include <link.h>
 #include <stdbool.h>
@@ -38,4 +37,20 @@ void *gw_driver(void);
 /* The libraries that are loaded, in the order of search. */
 const struct link_map *gw_libraries(void);
 
-#endif
+/*
+ * Names compared without the C library, whose functions others may have replaced or
+ * a sanitizer instruments.
+ */
+static inline bool gw_equal(const char *a, const char *b)
+{
+	while (*a && *a == *b)
+		a++, b++;
+	return *a == *b;
+}
+
+static inline bool gw_has_prefix(const char *text, const char *with)
+{
+	while (*with && *text == *with)
+		text++, with++;
+	return !*with;
+}

@@ -3,8 +3,8 @@
  */
 #include "agent/agent.h"
 #include "driver/resolve.h"
+#include "hooks/hooks.h"
 #include "hooks/obtain.h"
-#include "hooks/serve.h"
 #include "memory/backend.h"
 #include "memory/vmm.h"
 #include "migration/refusal.h"

@@ -1,8 +1,8 @@
 /*
  * Arrays: counted and limited, never moved.
  */
+#include "hooks/hooks.h"
 #include "hooks/obtain.h"
-#include "hooks/serve.h"
 
 /* CUarray_format: bits that an element of one channel takes, or an element of all
  * channels. Block compression and the planes of a smaller size come to a part of a

@@ -2,7 +2,7 @@
  * Stream captures: memory is not unmapped during one. These hooks begin inside the gate, so a
  * capture is counted before the gate can close.
  */
-#include "hooks/serve.h"
+#include "hooks/hooks.h"
 #include "memory/gate.h"
 
 enum { CAPTURE_INVALIDATED = 901 };

@@ -5,7 +5,7 @@
 
 #include "agent/agent.h"
 #include "driver/resolve.h"
-#include "hooks/serve.h"
+#include "hooks/hooks.h"
 
 /* made: by cuCtxCreate, as of gw_add_context. */
 static CUresult add_context(CUresult r, const CUcontext *ctx, CUdevice dev, bool made)

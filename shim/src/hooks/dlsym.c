@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 #include "driver/resolve.h"
-#include "driver/text.h"
 #include "hooks/hooks.h"
 
 #define SHARED_WITH_TAIL __attribute__((visibility("hidden")))

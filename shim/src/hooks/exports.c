@@ -1,15 +1,13 @@
-#include "hooks/exports.h"
+#include "hooks/physical.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "driver/abi.h"
-
 enum { FABRIC = 64 }; /* CUmemFabricHandle */
 
-/* The memory that this process has exported, by the identity of the export. */
+/* The memory that this process has exported, by the identity of the export. An import of it
+ * in this process is told by that. */
 struct export {
 	int type;
 	int fd;

@@ -9,8 +9,6 @@
 #include <pthread.h>
 
 #include "driver/resolve.h"
-#include "hooks/serve.h"
-#include "hooks/start.h"
 #include "memory/gate.h"
 #include "memory/vmm.h"
 

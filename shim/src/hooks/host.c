@@ -1,8 +1,8 @@
 /*
  * Pinned host memory: counted and limited.
  */
+#include "hooks/hooks.h"
 #include "hooks/obtain.h"
-#include "hooks/serve.h"
 
 /* The end of pinned memory whose bytes are reserved. */
 static CUresult finish_host(CUresult r, void *base, size_t bytes)

@@ -7,12 +7,11 @@
 
 #include "agent/agent.h"
 #include "driver/resolve.h"
+#include "hooks/hooks.h"
 #include "hooks/obtain.h"
-#include "hooks/serve.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/registry.h"
-#include "memory/residency.h"
 #include "memory/vmm.h"
 #include "migration/refusal.h"
 
@@ -249,4 +248,12 @@ CUresult gw_on_prefetch_batch(fn_cuMemPrefetchBatchAsync *real, CUdeviceptr *ptr
 	for (size_t i = 0; ptr && bytes && i < n; i++)
 		fetched(ptr[i], bytes[i]);
 	return r;
+}
+
+/* A program that has an error explained has met it. */
+CUresult gw_on_error_text(fn_cuGetErrorString *real, int code, const char **text)
+{
+	if (gw_check_fault(code))
+		gw_agent_await_reported();
+	return real(code, text);
 }

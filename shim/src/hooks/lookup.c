@@ -8,7 +8,6 @@
 
 #include "driver/resolve.h"
 #include "hooks/hooks.h"
-#include "hooks/serve.h"
 #include "process/state.h"
 
 /* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that

@@ -8,9 +8,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "hooks/serve.h"
+#include "hooks/hooks.h"
 #include "memory/registry.h"
-#include "process/config.h"
+#include "process/state.h"
 
 int gw_on_nvml_memory(fn_nvmlDeviceGetMemoryInfo *real, void *device,
 		      struct gw_nvml_memory *out)

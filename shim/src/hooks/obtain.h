@@ -4,8 +4,7 @@
  * thread may get the same address. If the driver refuses to take it, the record is
  * restored.
  */
-#ifndef GW_OBTAIN_H
-#define GW_OBTAIN_H
+#pragma once
 
 #include "memory/registry.h"
 
@@ -29,5 +28,3 @@ CUresult gw_finish_device(CUresult r, const CUdeviceptr *out, size_t bytes,
 
 /* The driver gave r for the end of a block that was removed, if it was known. */
 void gw_finish_free(bool known, enum gw_space space, const struct gw_block *b, CUresult r);
-
-#endif

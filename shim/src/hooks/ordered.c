@@ -4,10 +4,9 @@
  */
 #include "agent/agent.h"
 #include "driver/resolve.h"
+#include "hooks/hooks.h"
 #include "hooks/obtain.h"
-#include "hooks/serve.h"
 #include "memory/contexts.h"
-#include "memory/graphs.h"
 #include "memory/pools.h"
 #include "memory/vmm.h"
 #include "process/state.h"

@@ -14,9 +14,8 @@
 #include <string.h>
 
 #include "agent/agent.h"
-#include "hooks/exports.h"
+#include "hooks/hooks.h"
 #include "hooks/obtain.h"
-#include "hooks/serve.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/vmm.h"

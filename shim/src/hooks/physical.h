@@ -1,8 +1,7 @@
 /*
  * Handles of physical memory, for the hooks that share such memory.
  */
-#ifndef GW_PHYSICAL_H
-#define GW_PHYSICAL_H
+#pragma once
 
 #include "memory/vmm.h"
 
@@ -18,5 +17,9 @@ uint64_t gw_memory_of(CUmemHandle handle);
 CUmemHandle gw_driver_handle(CUmemHandle handle);
 /* One more reference by a handle. */
 void gw_add_handle(CUmemHandle handle, uint64_t memory);
-
-#endif
+/* The memory is exported. shared: as the driver's export has written it. */
+void gw_record_export(int type, const void *shared, uint64_t memory);
+/* The memory that is imported this way, 0 if it is not this process's. */
+uint64_t gw_exported_memory(int type, const void *shared);
+/* The memory has ended, and its exports with it. */
+void gw_forget_exports(uint64_t memory);

@@ -3,9 +3,8 @@
  * other devices reach it. It never moves again. An import of memory that this process exported
  * gives one more handle of the same memory.
  */
-#include "hooks/exports.h"
+#include "hooks/hooks.h"
 #include "hooks/physical.h"
-#include "hooks/serve.h"
 
 /* Begin a call that gives memory to others, with the driver's handle for it. */
 static CUmemHandle begin(CUmemHandle handle)

@@ -3,7 +3,6 @@
  * its agent after the first successful cuInit. This file also handles forked children and
  * the program's end.
  */
-#include "hooks/start.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,13 +11,12 @@
 #include "agent/agent.h"
 #include "agent/session.h"
 #include "driver/resolve.h"
-#include "hooks/serve.h"
+#include "hooks/hooks.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/gate.h"
 #include "memory/registry.h"
 #include "memory/vmm.h"
-#include "process/config.h"
 #include "process/state.h"
 
 static void set_limit(enum gw_account account, uint64_t bytes)

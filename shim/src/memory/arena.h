@@ -5,8 +5,7 @@
  * of the process. Some of it is pinned beforehand, so that moves take the time of the link.
  * The caller of all functions holds the driver lock.
  */
-#ifndef GW_ARENA_H
-#define GW_ARENA_H
+#pragma once
 
 #include "memory/span.h"
 #include "process/fd.h"
@@ -25,5 +24,3 @@ void gw_arena_free(struct gw_span *s);
 uint64_t gw_arena_room(void);
 /* Pin the part's host memory. False: it is not pinned. */
 bool gw_arena_pin(struct gw_span *s, unsigned i);
-
-#endif

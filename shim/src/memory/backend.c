@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "memory/managed.h"
 #include "memory/swap.h"
 #include "memory/vmm.h"
 

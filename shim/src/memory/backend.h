@@ -2,8 +2,7 @@
  * A backend decides how device memory is made. One is chosen for a process at its start.
  * Movers carry memory between device and host, by the kind of a block.
  */
-#ifndef GW_BACKEND_H
-#define GW_BACKEND_H
+#pragma once
 
 #include "memory/registry.h"
 
@@ -50,6 +49,11 @@ enum { GW_AGAIN = -1 };
 extern const struct gw_backend *gw_backend;
 /* Device memory as it was asked for. It never moves. */
 extern const struct gw_backend gw_plain_backend;
+/* Managed memory in place of device memory. The driver moves it by prefetches, and brings
+ * in the pages that a kernel touches. */
+extern const struct gw_backend gw_managed_backend;
+/* Handles that are mapped to reserved addresses (vmm.h). */
+extern const struct gw_backend gw_vmm_backend;
 
 /* How blocks of a kind are moved, whole or in parts. All calls have the block's context
  * current. */
@@ -62,6 +66,7 @@ struct gw_mover {
 	 * be done. */
 	void (*finish)(uint64_t base, bool out, bool done);
 };
+extern const struct gw_mover gw_managed_mover, gw_vmm_mover;
 const struct gw_mover *gw_mover_of(enum gw_kind kind);
 
 /* Call the driver's function as the program did. */
@@ -72,5 +77,3 @@ bool gw_memory_stays(void);
 
 /* False: no backend has this name. */
 bool gw_choose_backend(const char *name);
-
-#endif

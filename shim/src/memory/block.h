@@ -1,8 +1,7 @@
 /*
  * A block: one allocation of the program, or a part of one, of whatever kind.
  */
-#ifndef GW_BLOCK_H
-#define GW_BLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ static inline bool gw_comes_unseen(const struct gw_block *b)
 {
 	return b->kind == GW_MANAGED || b->kind == GW_NATIVE;
 }
-
-#endif

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "driver/resolve.h"
-#include "memory/graphs.h"
+#include "memory/pools.h"
 #include "process/state.h"
 
 /* A process has one context per device, seldom a few more. Those beyond are

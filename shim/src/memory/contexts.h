@@ -1,8 +1,7 @@
 /*
  * The live contexts, and the lock that keeps them alive while we use them.
  */
-#ifndef GW_CONTEXTS_H
-#define GW_CONTEXTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -69,5 +68,3 @@ enum { GW_STREAMS = 2 };
 /* One of our own streams in a context, made at first use with the context
  * current. Else the driver's refusal. The caller holds the driver lock. */
 CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out);
-
-#endif

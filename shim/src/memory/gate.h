@@ -4,8 +4,7 @@
  * thread that came in before has left, and opens it once all memory is back. A thread
  * that comes to a closed gate waits there and has the memory brought back.
  */
-#ifndef GW_GATE_H
-#define GW_GATE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -78,5 +77,3 @@ void gw_gate_open(void);
 bool gw_gate_wanted(void);
 /* In a forked child: nothing is gated. */
 void gw_gate_drop(void);
-
-#endif

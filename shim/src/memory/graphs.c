@@ -1,4 +1,4 @@
-#include "memory/graphs.h"
+#include "memory/pools.h"
 #include "process/state.h"
 
 #include <pthread.h>

@@ -3,8 +3,7 @@
  * registry's blocks. Threads that allocate reserve bytes here first, or wait until a
  * limit has room.
  */
-#ifndef GW_LIMITS_H
-#define GW_LIMITS_H
+#pragma once
 
 #include "memory/block.h"
 
@@ -79,5 +78,3 @@ bool gw_books_dirty(void);
 /* Bytes that were reserved are reserved no more. */
 void gw_unreserve(enum gw_account account, uint64_t bytes);
 uint64_t gw_movable_blocks(void);
-
-#endif

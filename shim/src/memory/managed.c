@@ -1,4 +1,4 @@
-#include "memory/managed.h"
+#include "memory/backend.h"
 
 #include <stdatomic.h>
 

@@ -1,4 +1,3 @@
-#include "memory/residency.h"
 
 #include "memory/limits.h"
 #include "memory/registry.h"

@@ -5,7 +5,6 @@
 #include "driver/resolve.h"
 #include "memory/arena.h"
 #include "memory/registry.h"
-#include "memory/ring.h"
 #include "process/state.h"
 
 /* Guarded by the driver lock. */

@@ -4,8 +4,7 @@
  * program made by cuMemCreate. A piece is one handle and moves as a whole. The caller of all
  * functions holds the driver lock.
  */
-#ifndef GW_SPAN_H
-#define GW_SPAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +13,7 @@
 #include "driver/abi.h"
 #include "memory/block.h"
 #include "memory/contexts.h"
-#include "process/config.h"
+#include "process/state.h"
 
 enum {
 	GW_LEAST_SLOT = 512,
@@ -128,5 +127,3 @@ CUdeviceptr gw_slot_take(struct gw_span *s);
 /* Free the slot at the address, and the slab with its last one. False: no block begins
  * there. */
 bool gw_slot_free(struct gw_span *s, CUdeviceptr ptr);
-
-#endif

@@ -3,13 +3,9 @@
  * an unmap and a release, and comes back at the same addresses. The caller of all
  * functions holds the driver lock.
  */
-#ifndef GW_SWAP_H
-#define GW_SWAP_H
+#pragma once
 
 #include "memory/backend.h"
-
-/* The mover of the blocks that gw_vmm_backend has made. */
-extern const struct gw_mover gw_vmm_mover;
 
 /* Close the gate and wait for the device, together for no more than so many ms. Else the
  * reason why the memory must stay, for now. */
@@ -18,5 +14,3 @@ CUresult gw_swap_begin(int ms);
 void gw_swap_settle(void);
 /* Pin a part of the host memory for moves. False: there is nothing to pin. */
 bool gw_swap_prepare(void);
-
-#endif

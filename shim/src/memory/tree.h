@@ -3,8 +3,7 @@
  * nodes come from pages of our own, because the program's malloc may itself
  * call the driver. The caller holds the lock.
  */
-#ifndef GW_TREE_H
-#define GW_TREE_H
+#pragma once
 
 #include "memory/block.h"
 
@@ -22,5 +21,3 @@ struct gw_node *gw_tree_insert(struct gw_node **root, struct gw_node *n);
 struct gw_node *gw_tree_remove(struct gw_node **root, uint64_t base);
 /* The node with the greatest base that is not above the address, or NULL. */
 struct gw_node *gw_tree_below(struct gw_node *root, uint64_t address);
-
-#endif

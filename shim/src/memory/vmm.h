@@ -2,13 +2,10 @@
  * Device memory made of handles that are mapped to reserved addresses (span.h). It can
  * leave the device and come back at the same addresses (swap.h).
  */
-#ifndef GW_VMM_H
-#define GW_VMM_H
+#pragma once
 
 #include "memory/backend.h"
 #include "memory/span.h"
-
-extern const struct gw_backend gw_vmm_backend;
 
 /* Some memory was allocated this way. */
 bool gw_vmm_in_use(void);
@@ -27,5 +24,3 @@ CUresult gw_vmm_make(uint64_t bytes, const struct gw_memprop *how, struct gw_spa
 /* The span of memory with this number in GW_MEMORY; NULL: it cannot move. The caller holds
  * the driver lock. */
 struct gw_span *gw_physical_span(uint64_t memory);
-
-#endif

@@ -2,8 +2,8 @@
 
 #include "driver/resolve.h"
 #include "memory/contexts.h"
-#include "memory/residency.h"
 #include "memory/pools.h"
+#include "memory/registry.h"
 #include "migration/refusal.h"
 
 static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }

@@ -1,8 +1,7 @@
 /*
  * Questions to the driver about memory, for reports and for the choice of memory to move.
  */
-#ifndef GW_MEASURE_H
-#define GW_MEASURE_H
+#pragma once
 
 #include "memory/registry.h"
 
@@ -16,5 +15,3 @@ void gw_trim(void);
 /* Ask a context for its error: after a kernel's fault the driver gives that for every
  * call. */
 void gw_check_context(void);
-
-#endif

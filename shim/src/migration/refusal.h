@@ -5,8 +5,7 @@
  * next answers about the context, and in the errors that the program has the driver
  * explain.
  */
-#ifndef GW_REFUSAL_H
-#define GW_REFUSAL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ enum gw_sign gw_unreported(CUresult *code);
 void gw_reported(void);
 /* Another invoker has to be notified again. */
 void gw_reset_reported(void);
-
-#endif

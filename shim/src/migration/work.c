@@ -6,13 +6,12 @@
 #include "memory/arena.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
-#include "memory/residency.h"
+#include "memory/registry.h"
 #include "memory/span.h"
 #include "memory/swap.h"
 #include "memory/vmm.h"
 #include "migration/measure.h"
 #include "migration/refusal.h"
-#include "process/config.h"
 #include "process/state.h"
 
 /* Small blocks: so many calls between two interruptions. A call takes some 10 us. */

@@ -2,8 +2,7 @@
  * One order to move memory, carried out in steps of some chunks: between two
  * chunks the caller may give it up for another.
  */
-#ifndef GW_WORK_H
-#define GW_WORK_H
+#pragma once
 
 #include "memory/registry.h"
 #include "process/fd.h"
@@ -61,5 +60,3 @@ void gw_work_restore(void);
 /* Do a part of the work that makes later moves fast. Returns false if there is nothing to
  * do. */
 bool gw_work_prepare(void);
-
-#endif

@@ -3,8 +3,7 @@
  * descriptors that are not its own and open others under their numbers: each of ours
  * is known by its inode and checked before use.
  */
-#ifndef GW_FD_H
-#define GW_FD_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -21,5 +20,3 @@ struct gw_fd gw_fd_own(int fd);
 bool gw_fd_is_ours(const struct gw_fd *f);
 /* Close it if it is still ours. */
 void gw_fd_close(struct gw_fd *f);
-
-#endif

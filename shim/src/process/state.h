@@ -1,8 +1,7 @@
 /*
- * Whether the shim still takes part in the process, its log and its clock.
+ * Whether the shim still takes part in the process, its environment, log and clock.
  */
-#ifndef GW_STATE_H
-#define GW_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,12 +11,32 @@ bool gw_disabled(void);
 /* Forward everything from now on, for good, and log why unless that is NULL. */
 void gw_disable(const char *why);
 
-/* Log on a copy of this descriptor: the program may close its own. */
-void gw_log_open(int fd);
 /* Write a line to the log, if there is one. */
 void gw_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Nanoseconds that only grow. */
 int64_t gw_clock(void);
 
-#endif
+/*
+ * What the environment set, read once:
+ *   GPUWHISK_SHIM             managed (default), vmm, count or off
+ *   GPUWHISK_SHIM_SOCKET      path of the invoker's socket; without it, off
+ *   GPUWHISK_SHIM_LIMIT       bytes a process may use, until a LIMIT sets other
+ *   GPUWHISK_SHIM_HOST_LIMIT  the same of pinned host memory
+ *   GPUWHISK_SHIM_CHUNK       most bytes moved between two polls of the socket
+ *   GPUWHISK_SHIM_ARENA       bytes that a container's processes may pin for moves by vmm
+ *   GPUWHISK_SHIM_GATE_MS     that a launch waits for memory to come back
+ *   GPUWHISK_SHIM_LOG         number of the descriptor to log on
+ */
+struct gw_config {
+	char mode[16];
+	char socket[108]; /* "" where the path is none that a socket can have */
+	uint64_t limit, host_limit; /* 0 is none */
+	uint64_t chunk;
+	uint64_t arena;
+	uint64_t gate_ms;
+};
+extern struct gw_config gw_config;
+
+/* Fill it, and open the log. */
+void gw_config_read(void);
