@@ -50,7 +50,7 @@ def cuda(path):
 
 def table(path):
     """kind, base, export, version, sizes of each line"""
-    pattern = r"^(HOOK|GATE|CALL|SERVE)\((\w+),\s*(\w+),\s*(\d+),(.*?)\)\s*$"
+    pattern = r"^(HOOK|AFTER|TAKES|GIVES|GATE|CALL|SERVE)\((\w+),\s*(\w+),\s*(\d+),(.*?)\)\s*$"
     for kind, base, export, version, rest in re.findall(pattern, without_comments(path), re.S | re.M):
         yield kind, base, export, int(version), sizes(re.search(r"\(([^()]*)\),", rest)[1])
 
@@ -65,7 +65,7 @@ def main():
             wrong.append("%s: CUDA has no ABI of version %d" % (export, version))
         elif sizes(theirs) != ours:
             wrong.append("%s: parameters of %s bytes, CUDA's are of %s" % (export, ours, sizes(theirs)))
-        if kind in ("HOOK", "GATE"):
+        if kind not in ("CALL", "SERVE"):
             newest[base] = max(version, newest.get(base, 0))
     for base, version, _ in known:
         if version > newest.get(base, version):

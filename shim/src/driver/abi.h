@@ -129,6 +129,9 @@ struct gw_nvml_memory_v2 {
 	unsigned version;
 	uint64_t total, reserved, avail, used;
 };
+struct gw_nvml_pid {
+	unsigned pid;
+};
 struct gw_nvml_process {
 	unsigned pid;
 	uint64_t bytes;

@@ -55,7 +55,7 @@ CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
 	CUresult r = obtain(&q, &given, &cost);
 	if (given.settled)
 		return r;
-	return gw_finish_alloc(r, cost, GW_ADDRESS, (struct gw_block){
+	return gw_finish_alloc(r, cost, (struct gw_block){
 		.base = *out, .size = bytes, .kind = given.kind,
 	});
 }
@@ -95,19 +95,9 @@ CUresult gw_on_alloc_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 		r = too_wide(*out);
 	else if (taken > reserved)
 		reserved = taken;
-	return gw_finish_alloc(r, reserved, GW_ADDRESS, (struct gw_block){
+	return gw_finish_alloc(r, reserved, (struct gw_block){
 		.base = *out, .size = taken, .kind = given.kind,
 	});
-}
-
-CUresult gw_on_alloc_managed(fn_cuMemAllocManaged *real, CUdeviceptr *out,
-			     size_t bytes, unsigned flags)
-{
-	if (!out)
-		return real(out, bytes, flags);
-	if (!reserve(bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	return gw_finish_device(real(out, bytes, flags), out, bytes, GW_NATIVE);
 }
 
 CUresult gw_on_free(fn_cuMemFree_v2 *real, CUdeviceptr ptr)
@@ -125,14 +115,11 @@ CUresult gw_on_free(fn_cuMemFree_v2 *real, CUdeviceptr ptr)
 	return r;
 }
 
-CUresult gw_on_external_map(fn_cuExternalMemoryGetMappedBuffer *real, CUdeviceptr *out,
-			    void *memory, const struct gw_external *desc)
+CUresult gw_after_external(CUresult r, const CUdeviceptr *out, const struct gw_external *desc)
 {
-	CUresult r = real(out, memory, desc);
-
 	if (!out || !desc)
 		return r;
-	return gw_finish_alloc(r, 0, GW_ADDRESS, (struct gw_block){
+	return gw_finish_alloc(r, 0, (struct gw_block){
 		.base = *out, .size = desc->size, .kind = GW_EXTERNAL,
 	});
 }

@@ -8,17 +8,11 @@
 #include "hooks/hooks.h"
 
 /* made: by cuCtxCreate, as of gw_add_context. */
-static CUresult add_context(CUresult r, const CUcontext *ctx, CUdevice dev, bool made)
+CUresult gw_after_context(CUresult r, const CUcontext *ctx, CUdevice dev, bool made)
 {
 	if (r == CUDA_SUCCESS && ctx)
 		gw_add_context(*ctx, dev, made);
 	return r;
-}
-
-CUresult gw_on_primary_retain(fn_cuDevicePrimaryCtxRetain *real, CUcontext *ctx,
-			      CUdevice dev)
-{
-	return add_context(real(ctx, dev), ctx, dev, false);
 }
 
 static void remove_context(CUcontext ctx)
@@ -65,10 +59,8 @@ static struct gw_current primary_below(CUcontext ctx)
 	return h;
 }
 
-CUresult gw_on_ctx_from_green(fn_cuCtxFromGreenCtx *real, CUcontext *ctx, void *green)
+CUresult gw_after_green(CUresult r, const CUcontext *ctx, void *green)
 {
-	CUresult r = real(ctx, green);
-
 	if (r != CUDA_SUCCESS || !ctx)
 		return r;
 	gw_driver_lock();
@@ -91,24 +83,6 @@ CUresult gw_on_green_destroy(fn_cuGreenCtxDestroy *real, void *green)
 		remove_ended_primary(primary.device);
 	gw_driver_unlock();
 	return r;
-}
-
-CUresult gw_on_ctx_create(fn_cuCtxCreate_v2 *real, CUcontext *ctx, unsigned flags,
-			  CUdevice dev)
-{
-	return add_context(real(ctx, flags, dev), ctx, dev, true);
-}
-
-CUresult gw_on_ctx_create_affinity(fn_cuCtxCreate_v3 *real, CUcontext *ctx,
-				   void *affinity, int n, unsigned flags, CUdevice dev)
-{
-	return add_context(real(ctx, affinity, n, flags, dev), ctx, dev, true);
-}
-
-CUresult gw_on_ctx_create_params(fn_cuCtxCreate_v4 *real, CUcontext *ctx, void *how,
-				 unsigned flags, CUdevice dev)
-{
-	return add_context(real(ctx, how, flags, dev), ctx, dev, true);
 }
 
 CUresult gw_on_ctx_destroy(fn_cuCtxDestroy_v2 *real, CUcontext ctx)

@@ -1,7 +1,7 @@
 /*
  * The wrappers and their table, made from abi.def. A wrapper finds the real function. It
- * either forwards the call (when the shim takes no part) or calls gw_on_<what> with the
- * real function as an argument, inside the gate where the class says so. The driver's
+ * either forwards the call (when the shim takes no part) or does the hook's work, inside the
+ * gate where the class says so. The driver's
  * calls are no cancellation points, so the work of a wrapper must not be one either.
  */
 #include "hooks/hooks.h"
@@ -15,7 +15,7 @@
 /* By the class of a hook: whether it passes the gate. */
 enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 
-#define WRAPPER(export, what, params, args, gated, refused, missing, shut) \
+#define WRAPPER(export, params, args, call, gated, refused, missing, shut) \
 	GW_EXPORT int export params                                        \
 	{                                                                  \
 		fn_##export *real = GW_REAL(export);                       \
@@ -30,7 +30,7 @@ enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 			return shut;                                       \
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);   \
 		gw_call_depth++;                                           \
-		int r = gw_on_##what(real, GW_LIST args);                  \
+		int r = call;                                              \
 		gw_call_depth--;                                           \
 		pthread_setcancelstate(cancel, NULL);                      \
 		if (pass == GW_INSIDE)                                     \
@@ -39,8 +39,11 @@ enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 	}
 
 #define HOOK(base, export, version, flags, class, what, params, args)             \
-	WRAPPER(export, what, params, args, GATED_##class, gw_forked,  \
-		CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY)
+	WRAPPER(export, params, args, gw_on_##what(real, GW_LIST args), GATED_##class,      \
+		gw_forked, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY)
+#define AFTER(base, export, version, flags, class, what, params, args, seen)                \
+	WRAPPER(export, params, args, gw_after_##what(real args, GW_LIST seen), GATED_##class, \
+		gw_forked, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY)
 #define GATE(base, export, version, flags, as, params, args)               \
 	GW_EXPORT CUresult export params                                   \
 	{                                                                  \
@@ -56,7 +59,8 @@ enum { GATED_A, GATED_B = 0, GATED_G = 1 };
 		return r;                                                  \
 	}
 #define NVML(export, what, params, args) \
-	WRAPPER(export, what, params, args, 0, false, NVML_FUNCTION_NOT_FOUND, NVML_MEMORY)
+	WRAPPER(export, params, args, gw_on_##what(real, GW_LIST args), 0, false, \
+		NVML_FUNCTION_NOT_FOUND, NVML_MEMORY)
 #include "../../abi.def"
 
 void *const gw_wrappers[GW_ENTRIES] = {

@@ -70,9 +70,8 @@ CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
 	return r;
 }
 
-CUresult gw_on_total_mem(fn_cuDeviceTotalMem_v2 *real, size_t *bytes, CUdevice dev)
+CUresult gw_after_total_mem(CUresult r, size_t *bytes)
 {
-	CUresult r = real(bytes, dev);
 	uint64_t avail;
 
 	if (r == CUDA_SUCCESS && bytes)
@@ -123,11 +122,8 @@ static void report_as_device(int attribute, void *data)
 	}
 }
 
-CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
-				 int attribute, CUdeviceptr ptr)
+CUresult gw_after_pointer_attribute(CUresult r, void *data, int attribute, CUdeviceptr ptr)
 {
-	CUresult r = real(data, attribute, ptr);
-
 	if (r != CUDA_SUCCESS || !data)
 		return r;
 	report_range(attribute, data, ptr);
@@ -138,11 +134,9 @@ CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 	return attribute == POINTER_HOST ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
-CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
-				  int *attributes, void **data, CUdeviceptr ptr)
+CUresult gw_after_pointer_attributes(CUresult r, unsigned n, const int *attributes, void **data,
+				     CUdeviceptr ptr)
 {
-	CUresult r = real(n, attributes, data, ptr);
-
 	if (r != CUDA_SUCCESS || !attributes || !data)
 		return r;
 	bool managed = substituted(ptr).kind == GW_MANAGED;
@@ -174,7 +168,7 @@ CUresult gw_on_address_range(fn_cuMemGetAddressRange_v2 *real, CUdeviceptr *base
  * memory, and memory mapped by us in some ways alone: the memory that the program asks for
  * after a refusal is plain. Memory that is given out stays where it is. The caller is
  * inside the gate. */
-static CUresult share(CUresult r, CUdeviceptr ptr)
+CUresult gw_after_share(CUresult r, CUdeviceptr ptr)
 {
 	if (r == CUDA_SUCCESS)
 		gw_vmm_pin(ptr);
@@ -183,70 +177,23 @@ static CUresult share(CUresult r, CUdeviceptr ptr)
 	return r;
 }
 
-CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr ptr)
-{
-	return share(real(handle, ptr), ptr);
-}
-
-CUresult gw_on_range_handle(fn_cuMemGetHandleForAddressRange *real, void *handle,
-			    CUdeviceptr ptr, size_t bytes, int type,
-			    unsigned long long flags)
-{
-	return share(real(handle, ptr, bytes, type, flags), ptr);
-}
-
-/* Memory whose operations shall be synchronous is registered with another device. */
-CUresult gw_on_pointer_set(fn_cuPointerSetAttribute *real, const void *value, int attribute,
-			   CUdeviceptr ptr)
-{
-	CUresult r = real(value, attribute, ptr);
-
-	if (r == CUDA_SUCCESS && attribute == POINTER_SYNC_MEMOPS)
-		gw_vmm_pin(ptr);
-	return r;
-}
-
 /* Memory that the program fetches itself counts as on the device from now on. Memory that
  * it sends away leaves at an unknown time, so it counts as on the device until an order
  * of ours has moved it. */
-static void fetched(CUdeviceptr ptr, size_t bytes)
+CUresult gw_after_prefetch(CUresult r, CUdeviceptr ptr, size_t bytes)
 {
 	struct gw_block b;
 
-	if (gw_find(GW_ADDRESS, ptr, &b) && gw_comes_unseen(&b))
+	if (bytes && gw_find(GW_ADDRESS, ptr, &b) && gw_comes_unseen(&b))
 		gw_set_resident(b.base, b.id, ptr - b.base, ptr - b.base + bytes);
-}
-
-CUresult gw_on_prefetch(fn_cuMemPrefetchAsync *real, CUdeviceptr ptr, size_t bytes,
-			CUdevice dev, CUstream stream)
-{
-	CUresult r = real(ptr, bytes, dev, stream);
-
-	if (dev != CPU_DEVICE)
-		fetched(ptr, bytes);
-	return r;
-}
-
-CUresult gw_on_prefetch_location(fn_cuMemPrefetchAsync_v2 *real, CUdeviceptr ptr,
-				 size_t bytes, struct gw_location to, unsigned flags,
-				 CUstream stream)
-{
-	CUresult r = real(ptr, bytes, to, flags, stream);
-
-	if (!gw_on_host(to))
-		fetched(ptr, bytes);
 	return r;
 }
 
 /* Wherever its ranges go, some may be on the device now. */
-CUresult gw_on_prefetch_batch(fn_cuMemPrefetchBatchAsync *real, CUdeviceptr *ptr,
-			      size_t *bytes, size_t n, struct gw_location *to, size_t *first,
-			      size_t places, unsigned long long flags, CUstream stream)
+CUresult gw_after_prefetch_batch(CUresult r, const CUdeviceptr *ptr, const size_t *bytes, size_t n)
 {
-	CUresult r = real(ptr, bytes, n, to, first, places, flags, stream);
-
 	for (size_t i = 0; ptr && bytes && i < n; i++)
-		fetched(ptr[i], bytes[i]);
+		gw_after_prefetch(r, ptr[i], bytes[i]);
 	return r;
 }
 

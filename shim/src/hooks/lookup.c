@@ -10,39 +10,32 @@
 #include "hooks/hooks.h"
 #include "process/state.h"
 
-/* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that
- * of an interposer behind us. A power of two, less than half full. */
-enum { BUCKETS = 2048 };
-_Static_assert(BUCKETS > 6 * GW_HOOKS, "the map of pointers is too small");
-
+/* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that of an
+ * interposer behind us. */
 struct map {
+	unsigned n;
 	struct {
 		void *pointer;
 		int id;
-	} at[BUCKETS];
+	} at[3 * GW_HOOKS];
 };
 
-static unsigned slot_of(const struct map *m, const void *pointer)
+/* The first entry of a pointer counts. NULL if the pointer is no hook's. */
+static void *find(const struct map *m, const void *pointer)
 {
-	uintptr_t i = ((uintptr_t)pointer >> 4) * 2654435761u % BUCKETS;
+	unsigned i = 0;
 
-	while (m->at[i].pointer && m->at[i].pointer != pointer)
-		i = (i + 1) % BUCKETS;
-	return (unsigned)i;
+	while (i < m->n && m->at[i].pointer != pointer)
+		i++;
+	return i < m->n && gw_gives_wrapper(m->at[i].id) ? gw_wrappers[m->at[i].id] : NULL;
 }
 
-/* The first entry of a pointer stays. */
 static void insert(struct map *m, void *pointer, int id)
 {
-	unsigned i;
-
 	if (!pointer || pointer == gw_wrappers[id])
 		return;
-	i = slot_of(m, pointer);
-	if (!m->at[i].pointer) {
-		m->at[i].pointer = pointer;
-		m->at[i].id = id;
-	}
+	m->at[m->n].pointer = pointer;
+	m->at[m->n++].id = id;
 }
 
 static void *lookup_by_driver(const struct gw_entry *e)
@@ -108,35 +101,14 @@ static void *wrapper_of(void *pointer)
 		gw_disable("no memory for the pointers of hooks");
 		return NULL;
 	}
-	unsigned i = slot_of(m, pointer);
-	return m->at[i].pointer && gw_gives_wrapper(m->at[i].id) ? gw_wrappers[m->at[i].id] : NULL;
+	return find(m, pointer);
 }
 
-static void substitute(CUresult r, void **pfn)
+CUresult gw_after_lookup(CUresult r, void **pfn)
 {
-	void *ours;
+	void *ours = r == CUDA_SUCCESS && pfn && *pfn ? wrapper_of(*pfn) : NULL;
 
-	if (r != CUDA_SUCCESS || !pfn || !*pfn)
-		return;
-	ours = wrapper_of(*pfn);
 	if (ours)
 		*pfn = ours;
-}
-
-CUresult gw_on_lookup(fn_cuGetProcAddress *real, const char *symbol, void **pfn,
-		      int version, uint64_t flags)
-{
-	CUresult r = real(symbol, pfn, version, flags);
-
-	substitute(r, pfn);
-	return r;
-}
-
-CUresult gw_on_lookup_status(fn_cuGetProcAddress_v2 *real, const char *symbol,
-			     void **pfn, int version, uint64_t flags, int *status)
-{
-	CUresult r = real(symbol, pfn, version, flags, status);
-
-	substitute(r, pfn);
 	return r;
 }

@@ -55,85 +55,62 @@ static bool of_container(unsigned pid)
 	return same;
 }
 
-/* A list of the library's, and how it is read. */
-struct source {
-	int (*read)(const struct source *, unsigned *n, void *entries);
-	void *real, *device;
+/* The caller's list, which shall have the container's entries of all. */
+struct own {
+	unsigned room;
+	void *list;
 	size_t each, pid_at; /* bytes of an entry, and before its pid */
-	union {              /* the caller's structure */
-		struct gw_nvml_details details;
-		struct gw_nvml_utilizations utilizations;
-		unsigned long long since;
-	};
+	char *all;
 };
 
-/* All that the library lists, of any container; to be freed. */
-static int read_all(const struct source *s, unsigned *n, char **all)
+/* Call the library with room for so many entries. More processes may have come since they
+ * were counted. */
+static void *make_room(struct own *o, unsigned n)
 {
-	int r;
-
-	/* More processes may have come since they were counted. */
-	for (*n = 0, *all = NULL; (r = s->read(s, n, *all)) == NVML_INSUFFICIENT_SIZE;) {
-		free(*all);
-		*n += 8;
-		*all = malloc(*n * s->each);
-		if (!*all)
-			return NVML_MEMORY;
-	}
-	return r;
+	free(o->all);
+	return o->all = malloc(n * o->each);
 }
 
-static int list_own(const struct source *s, unsigned *n, char *list)
+/* The library gave r, and n entries. Of processes that have ended none is the container's:
+ * their environment is gone. */
+static int keep_own(struct own *o, int r, unsigned *n, int none)
 {
-	unsigned count, room = *n, kept = 0, pid;
-	char *all;
-	int r = read_all(s, &count, &all);
+	unsigned count = *n, kept = 0, pid;
 
 	for (unsigned i = 0; r == NVML_SUCCESS && i < count; i++) {
-		memcpy(&pid, all + i * s->each + s->pid_at, sizeof pid);
+		memcpy(&pid, o->all + i * o->each + o->pid_at, sizeof pid);
 		if (!of_container(pid))
 			continue;
-		if (kept < room && list)
-			memcpy(list + kept * s->each, all + i * s->each, s->each);
+		if (kept < o->room && o->list)
+			memcpy((char *)o->list + kept * o->each, o->all + i * o->each, o->each);
 		kept++;
 	}
-	free(all);
+	free(o->all);
+	*n = r == NVML_SUCCESS ? kept : o->room;
 	if (r != NVML_SUCCESS)
 		return r;
-	*n = kept;
-	return kept > room ? NVML_INSUFFICIENT_SIZE : NVML_SUCCESS;
+	return kept > o->room ? NVML_INSUFFICIENT_SIZE : kept ? NVML_SUCCESS : none;
 }
 
-static int read_processes(const struct source *s, unsigned *n, void *entries)
-{
-	return ((fn_nvmlDeviceGetComputeRunningProcesses *)s->real)(s->device, n, entries);
-}
-
-static int list_of(void *real, void *device, unsigned *n, void *list, size_t each)
-{
-	struct source s = {read_processes, real, device, .each = each};
-
-	return n ? list_own(&s, n, list) : read_processes(&s, n, list);
-}
-
-int gw_on_nvml_processes(fn_nvmlDeviceGetComputeRunningProcesses *real, void *device,
-			 unsigned *n, void *list)
-{
-	return list_of((void *)real, device, n, list, sizeof(struct gw_nvml_process));
-}
-
-int gw_on_nvml_processes_v2(fn_nvmlDeviceGetComputeRunningProcesses *real, void *device,
-			    unsigned *n, void *list)
-{
-	return list_of((void *)real, device, n, list, sizeof(struct gw_nvml_process_v2));
-}
-
-/* Of processes that have ended none is the container's: their environment is gone. */
-int gw_on_nvml_accounted(fn_nvmlDeviceGetAccountingPids *real, void *device, unsigned *n,
-			 void *pids)
-{
-	return list_of((void *)real, device, n, pids, sizeof(unsigned));
-}
+#define LIST(export, params, args, valid, count, entries, entry, none)                        \
+	int gw_on_##export(fn_##export *real, GW_LIST params)                                 \
+	{                                                                                     \
+		if (!(valid))                                                                 \
+			return real args;                                                     \
+		struct own o = {count, entries, sizeof(entry), offsetof(entry, pid), NULL};   \
+		int r;                                                                        \
+		for (count = 0, entries = NULL; (r = real args) == NVML_INSUFFICIENT_SIZE;) { \
+			count += 8;                                                           \
+			entries = make_room(&o, count);                                       \
+			if (!entries) {                                                       \
+				r = NVML_MEMORY;                                              \
+				break;                                                        \
+			}                                                                     \
+		}                                                                             \
+		entries = o.list;                                                             \
+		return keep_own(&o, r, &(count), none);                                       \
+	}
+#include "../../abi.def"
 
 int gw_on_nvml_account(fn_nvmlDeviceGetAccountingStats *real, void *device, unsigned pid,
 		       void *account)
@@ -146,75 +123,4 @@ int gw_on_nvml_account_v2(fn_nvmlDeviceGetAccountingStats_v2 *real, void *device
 			  unsigned *account)
 {
 	return !account || of_container(*account) ? real(device, account) : NVML_NOT_FOUND;
-}
-
-static int read_details(const struct source *s, unsigned *n, void *entries)
-{
-	struct gw_nvml_details d = s->details;
-
-	d.n = *n;
-	d.list = entries;
-	int r = ((fn_nvmlDeviceGetRunningProcessDetailList *)s->real)(s->device, &d);
-	*n = d.n;
-	return r;
-}
-
-int gw_on_nvml_details(fn_nvmlDeviceGetRunningProcessDetailList *real, void *device,
-		       struct gw_nvml_details *list)
-{
-	struct source s = {read_details, (void *)real, device,
-			   .each = sizeof(struct gw_nvml_detail)};
-
-	if (!list)
-		return real(device, list);
-	s.details = *list;
-	return list_own(&s, &list->n, list->list);
-}
-
-/* Where nothing ran since, the library has no entries to give. */
-static int none_is_not_found(int r, unsigned n)
-{
-	return r == NVML_SUCCESS && n == 0 ? NVML_NOT_FOUND : r;
-}
-
-static int read_samples(const struct source *s, unsigned *n, void *entries)
-{
-	return ((fn_nvmlDeviceGetProcessUtilization *)s->real)(s->device, entries, n, s->since);
-}
-
-int gw_on_nvml_samples(fn_nvmlDeviceGetProcessUtilization *real, void *device, void *list,
-		       unsigned *n, unsigned long long since)
-{
-	struct source s = {read_samples, (void *)real, device,
-			   .each = sizeof(struct gw_nvml_sample), .since = since};
-
-	if (!n)
-		return real(device, list, n, since);
-	int r = list_own(&s, n, list);
-	return none_is_not_found(r, *n);
-}
-
-static int read_utilizations(const struct source *s, unsigned *n, void *entries)
-{
-	struct gw_nvml_utilizations u = s->utilizations;
-
-	u.n = *n;
-	u.list = entries;
-	int r = ((fn_nvmlDeviceGetProcessesUtilizationInfo *)s->real)(s->device, &u);
-	*n = u.n;
-	return r;
-}
-
-int gw_on_nvml_utilizations(fn_nvmlDeviceGetProcessesUtilizationInfo *real, void *device,
-			    struct gw_nvml_utilizations *list)
-{
-	struct source s = {read_utilizations, (void *)real, device,
-			   .each = sizeof(struct gw_nvml_utilization),
-			   .pid_at = offsetof(struct gw_nvml_utilization, pid)};
-
-	if (!list)
-		return real(device, list);
-	s.utilizations = *list;
-	int r = list_own(&s, &list->n, list->list);
-	return none_is_not_found(r, list->n);
 }

@@ -1,6 +1,7 @@
 #include "hooks/obtain.h"
 
 #include "agent/agent.h"
+#include "hooks/hooks.h"
 #include "memory/contexts.h"
 #include "memory/pools.h"
 #include "process/state.h"
@@ -60,9 +61,9 @@ bool gw_obtain(enum gw_account account, uint64_t bytes)
 	}
 }
 
-CUresult gw_finish_alloc(CUresult r, uint64_t reserved, enum gw_space space,
-			 struct gw_block b)
+CUresult gw_finish_alloc(CUresult r, uint64_t reserved, struct gw_block b)
 {
+	enum gw_space space = b.kind == GW_ARRAY ? GW_HANDLE : GW_ADDRESS;
 	bool made = r == CUDA_SUCCESS;
 
 	if (made) {
@@ -79,7 +80,7 @@ CUresult gw_finish_alloc(CUresult r, uint64_t reserved, enum gw_space space,
 
 CUresult gw_finish_device(CUresult r, const CUdeviceptr *out, size_t bytes, enum gw_kind kind)
 {
-	return gw_finish_alloc(r, bytes, GW_ADDRESS, (struct gw_block){
+	return gw_finish_alloc(r, bytes, (struct gw_block){
 		.base = *out, .size = bytes, .kind = kind,
 	});
 }
@@ -93,3 +94,27 @@ void gw_finish_free(bool known, enum gw_space space, const struct gw_block *b, C
 	else if (!gw_add(space, b))
 		gw_disable("no memory for the registry");
 }
+
+#define TAKES(base_name, export, version, flags, block_kind, params, args, valid, amount, at) \
+	CUresult gw_on_##export(fn_##export *real, GW_LIST params)                     \
+	{                                                                              \
+		if (!(valid))                                                          \
+			return real args;                                              \
+		uint64_t gw_bytes = amount;                                            \
+		if (!gw_obtain(gw_account_of(block_kind), gw_bytes))                   \
+			return CUDA_ERROR_OUT_OF_MEMORY;                               \
+		CUresult r = real args;                                                \
+		return gw_finish_alloc(r, gw_bytes, (struct gw_block){                 \
+			.base = (uintptr_t)(at), .size = gw_bytes, .kind = block_kind, \
+		});                                                                    \
+	}
+#define GIVES(base, export, version, flags, space, params, args, at)       \
+	CUresult gw_on_##export(fn_##export *real, GW_LIST params)         \
+	{                                                                  \
+		struct gw_block b;                                         \
+		bool known = gw_remove(space, (uintptr_t)(at), &b);        \
+		CUresult r = real args;                                    \
+		gw_finish_free(known, space, &b, r);                       \
+		return r;                                                  \
+	}
+#include "../../abi.def"

@@ -20,11 +20,15 @@ void gw_count_pools(bool trim);
 
 /* The driver gave r for an allocation for which bytes were reserved: they become the
  * block, in the current context, or are free again. Returns r. */
-CUresult gw_finish_alloc(CUresult r, uint64_t reserved, enum gw_space space,
-			 struct gw_block b);
+CUresult gw_finish_alloc(CUresult r, uint64_t reserved, struct gw_block b);
 /* The same of device memory of which no more was reserved than was taken. */
 CUresult gw_finish_device(CUresult r, const CUdeviceptr *out, size_t bytes,
 			  enum gw_kind kind);
 
 /* The driver gave r for the end of a block that was removed, if it was known. */
 void gw_finish_free(bool known, enum gw_space space, const struct gw_block *b, CUresult r);
+
+/* The bytes that an array takes. */
+uint64_t gw_array2d_bytes(const struct gw_array2d *d);
+uint64_t gw_array_bytes(const struct gw_array3d *d);
+uint64_t gw_mipmap_bytes(const struct gw_array3d *d, unsigned levels);

@@ -177,12 +177,8 @@ CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream str
 {
 	struct gw_block b;
 
-	if (gw_pools_in_use() && captured(stream)) {
-		CUresult r = real(ptr, stream);
-		if (r == CUDA_SUCCESS)
-			gw_graph_free(ptr);
-		return r;
-	}
+	if (gw_pools_in_use() && captured(stream))
+		return gw_after_graph_free(real(ptr, stream), ptr);
 	CUresult of_vmm;
 	if (gw_vmm_free(ptr, &of_vmm)) { /* allowed for memory of cuMemAlloc, too */
 		gw_agent_changed(0);
@@ -194,13 +190,11 @@ CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream str
 	return r;
 }
 
-CUresult gw_on_pool_create(fn_cuMemPoolCreate *real, CUmemoryPool *pool,
-			   const struct gw_memprop *props)
+/* The pool is made, or is the driver's for a place. */
+CUresult gw_after_pool(CUresult r, const CUmemoryPool *pool, const struct gw_location *at)
 {
-	CUresult r = real(pool, props);
-
 	if (r == CUDA_SUCCESS && pool)
-		gw_add_pool(*pool, props && gw_on_host(props->location));
+		gw_add_pool(*pool, at && gw_on_host(*at));
 	return r;
 }
 
@@ -211,17 +205,6 @@ CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool)
 
 	if (r != CUDA_SUCCESS && known)
 		gw_add_pool(pool, on_host);
-	return r;
-}
-
-/* The pool of a place, which the driver made. */
-CUresult gw_on_pool_at(fn_cuMemGetMemPool *real, CUmemoryPool *pool, struct gw_location *at,
-		       int type)
-{
-	CUresult r = real(pool, at, type);
-
-	if (r == CUDA_SUCCESS && pool && at)
-		gw_add_pool(*pool, gw_on_host(*at));
 	return r;
 }
 
@@ -248,11 +231,8 @@ CUresult gw_on_graph_alloc(fn_cuGraphAddMemAllocNode *real, void **node, void *g
 	return r;
 }
 
-CUresult gw_on_graph_free(fn_cuGraphAddMemFreeNode *real, void **node, void *graph,
-			  void *const *deps, size_t n, CUdeviceptr ptr)
+CUresult gw_after_graph_free(CUresult r, CUdeviceptr ptr)
 {
-	CUresult r = real(node, graph, deps, n, ptr);
-
 	if (r == CUDA_SUCCESS)
 		gw_graph_free(ptr);
 	return r;
@@ -275,9 +255,7 @@ static CUresult graph_node(fn_cuGraphAddNode *plain, fn_cuGraphAddNode_v2 *edged
 
 	if (!how || how->type != GRAPH_NODE_MEM_ALLOC) {
 		r = add_node(plain, edged, node, graph, deps, edges, n, how);
-		if (how && how->type == GRAPH_NODE_MEM_FREE && r == CUDA_SUCCESS)
-			gw_graph_free(how->freed);
-		return r;
+		return how && how->type == GRAPH_NODE_MEM_FREE ? gw_after_graph_free(r, how->freed) : r;
 	}
 	if (reserve_node(graph, &how->alloc, &growth)) {
 		r = add_node(plain, edged, node, graph, deps, edges, n, how);
@@ -300,49 +278,22 @@ CUresult gw_on_graph_node_edges(fn_cuGraphAddNode_v2 *real, void **node, void *g
 	return graph_node(NULL, real, node, graph, deps, edges, n, how);
 }
 
-CUresult gw_on_graph_destroy(fn_cuGraphDestroy *real, void *graph)
+/* A graph or an executable one has ended; the other is NULL. */
+CUresult gw_after_graph_end(CUresult r, void *graph, void *exec)
 {
-	CUresult r = real(graph);
-
 	if (r == CUDA_SUCCESS && gw_pools_in_use()) {
-		gw_graph_ended(graph);
+		if (graph)
+			gw_graph_ended(graph);
+		if (exec)
+			gw_graph_exec_ended(exec);
 		gw_agent_changed(0);
 	}
 	return r;
 }
 
-CUresult gw_on_graph_exec_destroy(fn_cuGraphExecDestroy *real, void *exec)
-{
-	CUresult r = real(exec);
-
-	if (r == CUDA_SUCCESS && gw_pools_in_use()) {
-		gw_graph_exec_ended(exec);
-		gw_agent_changed(0);
-	}
-	return r;
-}
-
-static CUresult instantiated(CUresult r, void *graph, void *const *exec)
+CUresult gw_after_graph_instantiate(CUresult r, void *graph, void *const *exec)
 {
 	if (r == CUDA_SUCCESS && exec && gw_pools_in_use())
 		gw_graph_instantiated(graph, *exec);
 	return r;
-}
-
-CUresult gw_on_graph_instantiate(fn_cuGraphInstantiate *real, void **exec, void *graph,
-				 void **failed, char *log, size_t bytes)
-{
-	return instantiated(real(exec, graph, failed, log, bytes), graph, exec);
-}
-
-CUresult gw_on_graph_instantiate_flags(fn_cuGraphInstantiateWithFlags *real, void **exec,
-				       void *graph, unsigned long long flags)
-{
-	return instantiated(real(exec, graph, flags), graph, exec);
-}
-
-CUresult gw_on_graph_instantiate_params(fn_cuGraphInstantiateWithParams *real, void **exec,
-					void *graph, void *how)
-{
-	return instantiated(real(exec, graph, how), graph, exec);
 }

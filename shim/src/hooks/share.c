@@ -69,29 +69,10 @@ CUresult gw_on_endpoint_memory(fn_cuLogicalEndpointBindMem *real, unsigned to, C
 	return given(real(to, dev, at, begin(handle), from, bytes, flags), handle);
 }
 
-/* The same by address. */
-static CUresult given_at(CUresult r, CUdeviceptr ptr)
+/* The same by address; 0 is none. */
+CUresult gw_after_pin(CUresult r, CUdeviceptr ptr)
 {
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS && ptr)
 		gw_vmm_pin(ptr);
 	return r;
-}
-
-CUresult gw_on_multicast_address(fn_cuMulticastBindAddr *real, CUmemHandle to, size_t at,
-				 CUdeviceptr ptr, size_t bytes, unsigned long long flags)
-{
-	return given_at(real(to, at, ptr, bytes, flags), ptr);
-}
-
-CUresult gw_on_multicast_address_on(fn_cuMulticastBindAddr_v2 *real, CUmemHandle to,
-				    CUdevice dev, size_t at, CUdeviceptr ptr, size_t bytes,
-				    unsigned long long flags)
-{
-	return given_at(real(to, dev, at, ptr, bytes, flags), ptr);
-}
-
-CUresult gw_on_endpoint_address(fn_cuLogicalEndpointBindAddr *real, unsigned to, CUdevice dev,
-				uint64_t at, void *ptr, uint64_t bytes, unsigned long long flags)
-{
-	return given_at(real(to, dev, at, ptr, bytes, flags), (uintptr_t)ptr);
 }
