@@ -27,3 +27,5 @@ void gw_agent_await_reported(void);
 void gw_agent_await_checked(void);
 /* Wake it: a thread waits at the gate. */
 void gw_agent_wake(void);
+/* In a forked child: the connection is the parent's. */
+void gw_agent_leave(void);

@@ -1,5 +1,5 @@
 /*
- * The connection to the invoker. Used by the session alone.
+ * The connection to the invoker. Used by the agent alone.
  */
 #pragma once
 

@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -44,13 +43,11 @@ bool gw_requests_open(void)
 	return true;
 }
 
-static void wake(void)
+void gw_agent_wake(void)
 {
 	if (!atomic_exchange(&wake_pending, true) && gw_fd_is_ours(&wake_fd[1]))
 		send(wake_fd[1].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
-
-void gw_agent_wake(void) { wake(); }
 
 int gw_wake_fd(void)
 {
@@ -75,7 +72,7 @@ void gw_agent_changed(uint64_t bytes)
 	/* Wake the agent only when the sum becomes large. Until it has reported, each
 	 * further allocation would pay for a useless wake-up. */
 	if (before < large && before + bytes + 1 >= large)
-		wake();
+		gw_agent_wake();
 }
 
 uint64_t gw_changed(bool *large)
@@ -89,7 +86,7 @@ uint64_t gw_changed(bool *large)
 void gw_changed_take(void) { atomic_store(&changed, 0); }
 void gw_set_large(uint64_t bytes) { atomic_store(&threshold, bytes); }
 
-static void made_progress(void)
+void gw_made_progress(void)
 {
 	atomic_fetch_add(&progress, 1);
 	syscall(SYS_futex, &progress, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
@@ -127,14 +124,14 @@ void gw_agent_await_limit(void)
 void gw_set_limit_known(void)
 {
 	atomic_store(&limit_known, true);
-	made_progress();
+	gw_made_progress();
 }
 
 bool gw_agent_ask(void)
 {
 	uint64_t number = atomic_fetch_add(&asked, 1) + 1;
 
-	wake();
+	gw_agent_wake();
 	await_progress(is_answered, number, ANSWER_MS);
 	return atomic_load(&answered) >= number;
 }
@@ -150,34 +147,40 @@ void gw_answer(uint64_t number)
 {
 	if (number > atomic_load(&answered))
 		atomic_store(&answered, number);
-	made_progress();
+	gw_made_progress();
 }
 
 void gw_set_connected(bool to_invoker) { atomic_store(&connected, to_invoker); }
 
 bool gw_check_wanted(void) { return atomic_load(&check_wanted); }
-void gw_check_done(void) { atomic_store(&check_wanted, false); }
+void gw_check_done(void)
+{
+	atomic_store(&check_wanted, false);
+	gw_made_progress();
+}
 
-static bool is_reported(void)
+static bool is_reported(uint64_t unused)
 {
 	CUresult code;
 
-	return gw_unreported(&code) == GW_NO_SIGN;
+	return !atomic_load(&connected) || gw_unreported(&code) == GW_NO_SIGN;
 }
 
-static bool is_checked(void) { return !gw_check_wanted() && is_reported(); }
+static bool is_checked(uint64_t unused)
+{
+	return !atomic_load(&connected) || (!gw_check_wanted() && is_reported(0));
+}
 
 /* Wait for the agent, which wakes and sends within a fraction of a millisecond. Where the
  * machine is overloaded this waits longer, once in the life of a process. */
-static void await_agent(bool (*done)(void))
+static void await_agent(bool (*done)(uint64_t))
 {
-	enum { WAITS = 2000, WAIT_MS = 1 };
+	enum { WAIT_MS = 2000 };
 
-	if (done())
+	if (done(0))
 		return;
-	wake();
-	for (int i = 0; i < WAITS && atomic_load(&connected) && !done(); i++)
-		poll(NULL, 0, WAIT_MS);
+	gw_agent_wake();
+	await_progress(done, 0, WAIT_MS);
 }
 
 void gw_agent_await_reported(void) { await_agent(is_reported); }

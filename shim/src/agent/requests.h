@@ -28,6 +28,8 @@ void gw_answer(uint64_t number);
 /* The invoker has set a limit, or there is none. */
 void gw_set_limit_known(void);
 void gw_set_connected(bool to_invoker);
+/* Threads that wait for the agent shall look again. */
+void gw_made_progress(void);
 
 /* A thread waits until a context was asked for its error. */
 bool gw_check_wanted(void);

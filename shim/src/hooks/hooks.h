@@ -51,7 +51,6 @@ CUresult gw_after_lookup(CUresult r, void **pfn);
 CUresult gw_after_context(CUresult r, const CUcontext *ctx, CUdevice dev, bool made);
 CUresult gw_after_green(CUresult r, const CUcontext *ctx, void *green);
 CUresult gw_after_pool(CUresult r, const CUmemoryPool *pool, const struct gw_location *at);
-CUresult gw_after_graph_free(CUresult r, CUdeviceptr ptr);
 CUresult gw_after_graph_end(CUresult r, void *graph, void *exec);
 CUresult gw_after_graph_instantiate(CUresult r, void *graph, void *const *exec);
 CUresult gw_after_capture(CUresult r, int change);

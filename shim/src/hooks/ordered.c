@@ -61,13 +61,21 @@ static CUresult finish_node(CUresult r, void *graph, const CUdeviceptr *ptr, siz
 	return r;
 }
 
+/* Reserve the additional memory that graphs will hold because of a node that allocates.
+ * gw_graphs_lock is held from then on. Returns false if the limit is reached. */
+static bool reserve_node(void *graph, size_t bytes, uint64_t *growth)
+{
+	gw_graphs_lock();
+	*growth = gw_graph_growth(graph, bytes);
+	return gw_obtain(GW_DEVICE_BYTES, *growth);
+}
+
 static CUresult alloc_captured(const struct request *q, void *graph)
 {
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t growth;
 
-	gw_graphs_lock();
-	uint64_t growth = gw_graph_growth(graph, q->bytes);
-	if (gw_obtain(GW_DEVICE_BYTES, growth))
+	if (reserve_node(graph, q->bytes, &growth))
 		r = finish_node(carry_out(q), graph, q->out, q->bytes, growth);
 	gw_graphs_unlock();
 	return r;
@@ -173,12 +181,19 @@ CUresult gw_on_alloc_from_pool(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *ou
 	});
 }
 
+static CUresult node_frees(CUresult r, CUdeviceptr ptr)
+{
+	if (r == CUDA_SUCCESS && ptr)
+		gw_graph_free(ptr);
+	return r;
+}
+
 CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream stream)
 {
 	struct gw_block b;
 
 	if (gw_pools_in_use() && captured(stream))
-		return gw_after_graph_free(real(ptr, stream), ptr);
+		return node_frees(real(ptr, stream), ptr);
 	CUresult of_vmm;
 	if (gw_vmm_free(ptr, &of_vmm)) { /* allowed for memory of cuMemAlloc, too */
 		gw_agent_changed(0);
@@ -208,75 +223,30 @@ CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool)
 	return r;
 }
 
-/* Reserve the additional memory that graphs will hold because of a node that allocates.
- * gw_graphs_lock is held from then on. Returns false if the limit is reached. */
-static bool reserve_node(void *graph, const struct gw_graph_alloc *how, uint64_t *growth)
+static struct gw_graph_alloc *gw_node_allocates(struct gw_graph_node *how)
 {
-	gw_graphs_lock();
-	*growth = gw_graph_growth(graph, how->bytes);
-	return gw_obtain(GW_DEVICE_BYTES, *growth);
+	return how && how->type == GRAPH_NODE_MEM_ALLOC ? &how->alloc : NULL;
 }
 
-CUresult gw_on_graph_alloc(fn_cuGraphAddMemAllocNode *real, void **node, void *graph,
-			   void *const *deps, size_t n, struct gw_graph_alloc *how)
+static CUdeviceptr gw_node_frees(const struct gw_graph_node *how)
 {
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t growth;
-
-	if (!how)
-		return real(node, graph, deps, n, how);
-	if (reserve_node(graph, how, &growth))
-		r = finish_node(real(node, graph, deps, n, how), graph, &how->ptr, how->bytes, growth);
-	gw_graphs_unlock();
-	return r;
+	return how && how->type == GRAPH_NODE_MEM_FREE ? how->freed : 0;
 }
 
-CUresult gw_after_graph_free(CUresult r, CUdeviceptr ptr)
-{
-	if (r == CUDA_SUCCESS)
-		gw_graph_free(ptr);
-	return r;
-}
-
-/* The same by the calls that add any node: edges only by the newer ones. */
-static CUresult add_node(fn_cuGraphAddNode *plain, fn_cuGraphAddNode_v2 *edged, void **node,
-			 void *graph, void *const *deps, const void *edges, size_t n,
-			 struct gw_graph_node *how)
-{
-	return plain ? plain(node, graph, deps, n, how) : edged(node, graph, deps, edges, n, how);
-}
-
-static CUresult graph_node(fn_cuGraphAddNode *plain, fn_cuGraphAddNode_v2 *edged, void **node,
-			   void *graph, void *const *deps, const void *edges, size_t n,
-			   struct gw_graph_node *how)
-{
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t growth;
-
-	if (!how || how->type != GRAPH_NODE_MEM_ALLOC) {
-		r = add_node(plain, edged, node, graph, deps, edges, n, how);
-		return how && how->type == GRAPH_NODE_MEM_FREE ? gw_after_graph_free(r, how->freed) : r;
+#define NODE(base, export, version, flags, params, args, alloc, freed)                    \
+	CUresult gw_on_##export(fn_##export *real, GW_LIST params)                        \
+	{                                                                                 \
+		struct gw_graph_alloc *a = alloc;                                         \
+		CUresult r = CUDA_ERROR_OUT_OF_MEMORY;                                    \
+		uint64_t growth;                                                          \
+		if (!a)                                                                   \
+			return node_frees(real args, freed);                              \
+		if (reserve_node(graph, a->bytes, &growth))                               \
+			r = finish_node(real args, graph, &a->ptr, a->bytes, growth);     \
+		gw_graphs_unlock();                                                       \
+		return r;                                                                 \
 	}
-	if (reserve_node(graph, &how->alloc, &growth)) {
-		r = add_node(plain, edged, node, graph, deps, edges, n, how);
-		finish_node(r, graph, &how->alloc.ptr, how->alloc.bytes, growth);
-	}
-	gw_graphs_unlock();
-	return r;
-}
-
-CUresult gw_on_graph_node(fn_cuGraphAddNode *real, void **node, void *graph,
-			  void *const *deps, size_t n, struct gw_graph_node *how)
-{
-	return graph_node(real, NULL, node, graph, deps, NULL, n, how);
-}
-
-CUresult gw_on_graph_node_edges(fn_cuGraphAddNode_v2 *real, void **node, void *graph,
-				void *const *deps, const void *edges, size_t n,
-				struct gw_graph_node *how)
-{
-	return graph_node(NULL, real, node, graph, deps, edges, n, how);
-}
+#include "../../abi.def"
 
 /* A graph or an executable one has ended; the other is NULL. */
 CUresult gw_after_graph_end(CUresult r, void *graph, void *exec)

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "agent/agent.h"
-#include "agent/session.h"
 #include "driver/resolve.h"
 #include "hooks/hooks.h"
 #include "memory/backend.h"
@@ -74,7 +73,7 @@ static void after_fork(void)
 {
 	gw_forked = true;
 	gw_gate_drop();
-	gw_session_leave();
+	gw_agent_leave();
 }
 
 __thread int gw_call_depth;

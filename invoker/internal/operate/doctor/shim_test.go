@@ -88,7 +88,7 @@ func TestHooksAreTheShimsOwn(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "shim", "abi.def"))
 	check.NoError(t, err)
 	hooks := map[string]bool{"dlsym": true, "dlvsym": true}
-	for _, m := range regexp.MustCompile(`(?m)^(?:HOOK|AFTER|TAKES|GIVES)\(\w+, *(\w+),`).FindAllStringSubmatch(string(table), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:HOOK|AFTER|TAKES|GIVES|NODE)\(\w+, *(\w+),`).FindAllStringSubmatch(string(table), -1) {
 		hooks[m[1]] = true
 	}
 	for _, name := range devices.Hooks() {
