@@ -99,7 +99,7 @@ type Admin struct {
 	// TLS names the key store. It is used only with https.
 	TLS               AdminTLS
 	TransactionHeader string `key:"whisk.transactions.header" default:"X-Request-ID" doc:"HTTP header of the transaction id"`
-	Status            bool   `key:"whisk.gpu.status.enabled" default:"true" doc:"serve /status"`
+	Status            bool   `key:"whisk.gpu.status.enabled" default:"true" doc:"serve /status and the console"`
 }
 
 // Login returns the user name and the password of the guarded endpoints.

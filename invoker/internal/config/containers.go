@@ -104,7 +104,7 @@ type Process struct {
 type Runtimes struct {
 	Kind                     string `key:"whisk.gpu.runtime" default:"docker" enum:"docker,process" doc:"process has no isolation and is for development only"`
 	Manifest                 string `key:"runtimes.manifest,required,plain" env:"RUNTIMES_MANIFEST" doc:"the runtimes manifest (JSON)"`
-	Registry                 string `key:"whisk.container-factory.runtimes-registry.url" doc:"registry of these images"`
+	Registry                 string `key:"whisk.container-factory.runtimes-registry.url" doc:"registry of the images of runtimes, and of users"`
 	UserRegistry             string `key:"whisk.container-factory.user-images-registry.url"`
 	BypassPullForLocalImages bool   `key:"whisk.runtimes.bypass-pull-for-local-images" default:"false" doc:"do not pull user images with this prefix"`
 	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk"`
@@ -124,9 +124,9 @@ func (r Runtimes) Processes() bool { return r.Kind == "process" }
 
 // APIHost is the address of the OpenWhisk API as actions see it.
 type APIHost struct {
-	Proto string `key:"whisk.api.host.proto,plain" env:"WHISK_API_HOST_PROTO" default:"https" enum:"http,https" doc:"of the OpenWhisk API"`
+	Proto string `key:"whisk.api.host.proto,plain" env:"WHISK_API_HOST_PROTO" default:"https" enum:"http,https" doc:"protocol and port of the OpenWhisk API as actions see it"`
 	Name  string `key:"whisk.api.host.name,required,plain" env:"WHISK_API_HOST_NAME" doc:"host name of the OpenWhisk API as actions see it"`
-	Port  int    `key:"whisk.api.host.port,plain" env:"WHISK_API_HOST_PORT" default:"443" range:"1..65535" doc:"of the OpenWhisk API"`
+	Port  int    `key:"whisk.api.host.port,plain" env:"WHISK_API_HOST_PORT" default:"443" range:"1..65535" doc:"protocol and port of the OpenWhisk API as actions see it"`
 }
 
 // ContainerEnv returns the environment of every action container.

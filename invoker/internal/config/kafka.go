@@ -13,11 +13,11 @@ type Kafka struct {
 	// uses UserEventPrefix.
 	TopicPrefix       string `key:"whisk.kafka.topics.prefix" doc:"prefix of all topic names"`
 	UserEventPrefix   string `key:"whisk.kafka.topics.user-event.prefix" doc:"prefix of the user events topic"`
-	ReplicationFactor int    `key:"whisk.kafka.replication-factor" default:"1" range:"1..32767" doc:"of the invoker's topic when it has to be created; exactly one partition"`
+	ReplicationFactor int    `key:"whisk.kafka.replication-factor" default:"1" range:"1..32767" doc:"replication factor and partitions with which the invoker creates its topic; the topic has exactly one partition"`
 	Partitions        int    `key:"whisk.kafka.topics.invoker.partitions" default:"1" range:"1..1"`
 	// TopicConfig is the configuration of the invoker's own topic by Kafka's names (with
 	// dots), max.message.bytes included. It is used when the topic is created.
-	TopicConfig      map[string]string `key:"whisk.kafka.topics.invoker.*" default:"segment.bytes=536870912,retention.bytes=1073741824,retention.ms=172800000" doc:"of the invoker's topic when it has to be created; dashes become dots"`
+	TopicConfig      map[string]string `key:"whisk.kafka.topics.invoker.*" default:"segment.bytes=536870912,retention.bytes=1073741824,retention.ms=172800000" doc:"settings with which the invoker creates its topic; dashes become dots"`
 	SecurityProtocol string            `key:"whisk.kafka.common.security-protocol" default:"PLAINTEXT" enum:"PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL" doc:"transport to the brokers, with or without TLS and a login"`
 	// TLS is used only with SSL and SASL_SSL.
 	TLS KafkaTLS

@@ -58,11 +58,11 @@ const (
 
 // Couchbase configures the record store Couchbase.
 type Couchbase struct {
-	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write there, and the bucket; needed with records.store couchbase"`
+	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"servers (couchbase://host[,host...], or couchbases:// with TLS), a login that may write there, and the bucket; needed where whisk.gpu.records.store is couchbase"`
 	Username    string `key:"whisk.gpu.couchbase.username"`
 	Password    string `key:"whisk.gpu.couchbase.password,secret"`
 	Bucket      string `key:"whisk.gpu.couchbase.bucket"`
-	Scope       string `key:"whisk.gpu.couchbase.scope" default:"_default" doc:"where in the bucket; they must exist"`
+	Scope       string `key:"whisk.gpu.couchbase.scope" default:"_default" doc:"scope and collection of the bucket for records; they must exist"`
 	Collection  string `key:"whisk.gpu.couchbase.collection" default:"_default"`
 	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of authorities; empty: the system's"`
 }
