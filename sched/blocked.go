@@ -92,10 +92,27 @@ func (d *device) delays(a *awaited, f *flow, p Placement) bool {
 	return false
 }
 
-// isHeld reports whether a flow beyond the window would pass another by that waits only until
-// a run has left its container.
+// held is a flow beyond the window that waits until a run has left its container. With lacks it
+// waits for any container to be empty: then it would have a place, host memory, or memory
+// within its namespace's limit.
+type held struct {
+	flow  *flow
+	lacks Lack
+}
+
+// isHeld reports whether a flow beyond the window would pass by another that waits only until
+// a run has left its container, or that lacks things which the container of this flow would
+// give back once its runs have left.
 func (s *Scheduler) isHeld(c candidate) bool {
-	return slices.ContainsFunc(c.device.held, func(h *flow) bool { return s.leads(c.flow, h) })
+	return slices.ContainsFunc(c.device.held, func(h held) bool {
+		switch {
+		case !s.leads(c.flow, h.flow):
+			return false
+		case h.lacks == 0:
+			return true
+		}
+		return c.placement.Shares && (h.lacks&LacksLimit == 0 || h.flow.id.Namespace == c.flow.id.Namespace)
+	})
 }
 
 // roomBeside reports whether a flow that needs so much memory could start once the present
@@ -135,9 +152,12 @@ func (s *Scheduler) reach() int64 { return s.overrun + max(s.overrun, leastReach
 
 const leastReach = int64(10 * time.Second)
 
-// passed lists the members that could not have used a start and fell behind by more than
-// reach: the least virtual time of each need. Members of one need move by the same.
+// passed has the needs of the members that a start concerns: the least virtual time of each, or
+// stays for a need of which some member could have used the start. Members of one need move by
+// the same.
 type passed map[int64]int64
+
+const stays = math.MinInt64
 
 func (p passed) add(need, vt int64) {
 	if least, ok := p[need]; !ok || vt < least {
@@ -145,10 +165,9 @@ func (p passed) add(need, vt int64) {
 	}
 }
 
-// move moves a member that a flow has passed along to the edge, or as far as others of the
-// same need move.
+// move moves a member along: to the edge, or as far as others of the same need move.
 func (p passed) move(v *virtualTime, need, edge int64, by FlowID) {
-	if least, ok := p[need]; ok {
+	if least, ok := p[need]; ok && least != stays && least < edge {
 		v.vt += edge - least
 		v.passedOver += edge - least
 		v.passedBy = by
@@ -156,22 +175,20 @@ func (p passed) move(v *virtualTime, need, edge int64, by FlowID) {
 }
 
 func (s *Scheduler) moveSiblings(f *flow, d *device, p Placement, beyond bool, edge int64) {
-	behind := passed{}
+	behind := passed{f.need: stays}
 	for _, i := range s.backlog {
-		if i.group == f.group && i != f && i.competes && i.vt < edge {
-			if need, passed := s.couldNotUse(i, d, f, p, beyond); passed {
-				behind.add(need, i.vt)
-			}
+		if i.group != f.group || i == f || !i.competes || behind[i.need] == stays {
+			continue
+		}
+		if s.couldNotUse(i, d, f, p, beyond) {
+			behind.add(i.need, i.vt)
+		} else {
+			behind.add(i.need, stays)
 		}
 	}
-	if len(behind) == 0 {
-		return
-	}
 	for _, i := range s.backlog {
-		if i.group == f.group && i != f && i.competes {
-			if need, passed := s.couldNotUse(i, d, f, p, beyond); passed {
-				behind.move(&i.virtualTime, need, edge, f.id)
-			}
+		if i.group == f.group && i.competes {
+			behind.move(&i.virtualTime, i.need, edge, f.id)
 		}
 	}
 }
@@ -181,15 +198,17 @@ func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edg
 		g.passed, g.need = g != f.group && g.competes, math.MaxInt64
 	}
 	for _, i := range s.backlog {
-		if g := i.group; g.passed && i.competes {
-			need, passed := s.couldNotUse(i, d, f, p, beyond)
-			g.passed, g.need = passed, min(g.need, need)
+		if g := i.group; i.competes {
+			g.need = min(g.need, i.need)
+			g.passed = g.passed && s.couldNotUse(i, d, f, p, beyond)
 		}
 	}
 	behind := passed{}
 	for _, g := range s.spaces {
-		if g.passed && g.vt < edge {
+		if g.passed {
 			behind.add(g.need, g.vt)
+		} else if g.competes {
+			behind.add(g.need, stays)
 		}
 	}
 	for _, g := range s.spaces {
@@ -200,8 +219,8 @@ func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edg
 }
 
 // couldNotUse reports whether a flow could not have started on a device in place of
-// another, and is not delayed by it; and the memory that it needs there.
-func (s *Scheduler) couldNotUse(i *flow, d *device, f *flow, p Placement, beyond bool) (need int64, passed bool) {
+// another, and is not delayed by it.
+func (s *Scheduler) couldNotUse(i *flow, d *device, f *flow, p Placement, beyond bool) (passed bool) {
 	at := i.work.Placement(d.index)
 	if at.Shares { // for a moment only
 		at.Shares, at.Lacks, at.Fits = false, at.Anew, at.Anew == 0
@@ -218,5 +237,5 @@ func (s *Scheduler) couldNotUse(i *flow, d *device, f *flow, p Placement, beyond
 	case !p.Shares && at.Lacks&LacksContainer == 0:
 		passed = d.roomBeside(at.Need, p)
 	}
-	return at.Need, passed
+	return passed
 }

@@ -14,7 +14,7 @@ type device struct {
 	leaving bool
 	flights []*invocation
 	awaited awaited
-	held    []*flow // beyond the window, which wait until a run has left their container
+	held    []held
 }
 
 func (d *device) free() int {

@@ -167,9 +167,12 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 		switch {
 		case !at.Fits:
 			s.misfits = append(s.misfits, misfit{d, at.Lacks, at.Need})
+			if beyond && at.Lacks&(LacksDevice|LacksMemory) == 0 {
+				d.held = append(d.held, held{f, at.Lacks})
+			}
 		case beyond && s.delays(d, f, at):
 			if at.Shares {
-				d.held = append(d.held, f)
+				d.held = append(d.held, held{flow: f})
 			}
 		case best == nil || sooner(at, d, p, best):
 			best, p = d, at

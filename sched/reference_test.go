@@ -27,6 +27,7 @@ type refFlow struct {
 	placement     Placement
 	waits         bool
 	held          map[*device]bool // devices where it would share a container, and delay others
+	short         map[*device]Lack // devices where it lacks no memory, but other things
 }
 
 // refWait is a flow that waits for a device. Where its namespace is beyond the window, only
@@ -77,7 +78,9 @@ func decide(s *Scheduler, now time.Duration) (decision, bool) {
 		best = f
 	}
 	for _, f := range r.flows {
-		if f.held[best.device] && r.leads(best, f) {
+		lacks := f.short[best.device]
+		gives := best.placement.Shares && lacks != 0 && (lacks&LacksLimit == 0 || f.id.Namespace == best.id.Namespace)
+		if (f.held[best.device] || gives) && r.leads(best, f) {
 			return decision{}, false
 		}
 	}
@@ -123,7 +126,7 @@ func (r *reference) compete() {
 		if !f.work.Outlook().Servable {
 			continue
 		}
-		i := &refFlow{flow: f, vt: f.virtualTime.vt, spaceVT: f.group.virtualTime.vt, held: map[*device]bool{}}
+		i := &refFlow{flow: f, vt: f.virtualTime.vt, spaceVT: f.group.virtualTime.vt, held: map[*device]bool{}, short: map[*device]Lack{}}
 		if f.aside { // it has kept its lead
 			i.vt += f.group.level.clock - f.asideAt
 		}
@@ -210,6 +213,9 @@ func (r *reference) fit(f *refFlow) {
 		p.Setup = min(max(p.Setup, 0), limit)
 		if !p.Fits {
 			lacking, on = append(lacking, refWait{f, p}), append(on, d)
+			if !f.inside && p.Lacks&(LacksDevice|LacksMemory) == 0 {
+				f.short[d] = p.Lacks
+			}
 			continue
 		}
 		if !f.inside && r.delays(d, f, p) {

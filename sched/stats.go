@@ -27,6 +27,18 @@ func (s *Scheduler) State(id FlowID) State {
 	return Inactive
 }
 
+// Competes reports whether a flow has work queued, does not pause, and could be served.
+func (s *Scheduler) Competes(id FlowID) bool {
+	f := s.flows[id]
+	return f != nil && f.competes
+}
+
+// Leads reports whether a flow leads another by more than T, or its namespace the other's.
+func (s *Scheduler) Leads(id, other FlowID) bool {
+	f, o := s.flows[id], s.flows[other]
+	return f != nil && o != nil && s.leads(f, o)
+}
+
 func (s *Scheduler) state(f *flow) State {
 	switch {
 	case f.queue.Len() > 0 && (!f.competes || !s.inside(f)):

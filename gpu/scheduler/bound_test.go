@@ -257,8 +257,7 @@ func randomWorld(t *testing.T, seed uint64, policy string) *world {
 }
 
 // weighted is a random world with weights, and with host memory that may be short. Functions
-// of equal needs take the same host memory. Host memory suffices where a namespace has a limit:
-// the bound does not hold for a function that lacks both.
+// of equal needs take the same host memory.
 func weighted(t *testing.T, seed uint64, policy string) *world {
 	w, r := randomWorld(t, seed, policy), rand.New(rand.NewPCG(seed, 8))
 	if r.IntN(2) == 0 && w.c.Sched.Namespaces { // without them the functions' weights do not count
@@ -266,7 +265,7 @@ func weighted(t *testing.T, seed uint64, policy string) *world {
 			f.weight = []float64{0.5, 1, 2, 4}[r.IntN(4)]
 		}
 	}
-	if r.IntN(2) == 0 && w.c.NamespaceLimits == nil {
+	if r.IntN(2) == 0 {
 		needs, most := map[string]int{}, 0
 		for _, f := range w.functions {
 			group, _, _ := strings.Cut(f.name, "f")
@@ -289,6 +288,18 @@ func TestWorldsThatBroke(t *testing.T) {
 		w := randomWorld(t, seed, "sticky-plus")
 		w.until(10 * time.Minute)
 		w.within(fmt.Sprint("seed ", seed))
+	}
+}
+
+// TestLimitAndHostMemory: random worlds that once exceeded the bound. Functions lacked host
+// memory while their namespace's limit was in use.
+func TestLimitAndHostMemory(t *testing.T) {
+	for _, policy := range served {
+		for _, seed := range []uint64{436, 854} {
+			w := weighted(t, seed, policy)
+			w.until(hours(30 * time.Minute))
+			w.within(fmt.Sprint(policy, ", seed ", seed))
+		}
 	}
 }
 

@@ -79,6 +79,8 @@ type Policy interface {
 	Tick(now time.Duration)
 	Changes() []sched.Change
 	State(flow sched.FlowID) sched.State
+	Competes(flow sched.FlowID) bool
+	Leads(flow, other sched.FlowID) bool
 	Explainer(now time.Duration) func(flow sched.FlowID) sched.Reason
 	Flow(flow sched.FlowID) (sched.FlowStats, bool)
 	Len() (queued, inFlight int)

@@ -16,6 +16,11 @@ import (
 // One flow at a time has a claim, in turns, and only while its whole shortfall can be met in
 // this way. Runs inside the window are not disturbed, as with device memory.
 //
+// A flow beyond the window has a claim while no flow inside it lacks only host memory. Such a
+// claim holds against flows beyond the window alone, and takes containers in use only from
+// flows that lead it by more than T. It ends when the memory is free: the policy decides who
+// gets that.
+//
 // The claiming flow is searched among the flows with queued work, a few with each event, since
 // there may be very many.
 
@@ -50,11 +55,8 @@ func (s *Scheduler) freeHost(granted bool) {
 		return
 	}
 	s.kept = 0
-	if granted {
-		s.findClaim()
-	} else {
-		s.checkClaim()
-	}
+	s.checkClaim()
+	s.findClaim(granted)
 	lack, freed := s.claimShortfall(), 0
 	others := 0
 	if granted {
@@ -65,6 +67,7 @@ func (s *Scheduler) freeHost(granted bool) {
 		if lack > leaving+obtainable {
 			s.claim, lack = nil, 0 // another may have its turn
 		}
+		s.sortVictims(victims)
 		freed = leaving
 		for ; freed < max(lack, others) && len(victims) > 0; victims = victims[1:] {
 			freed += victims[0].hostMB
@@ -96,22 +99,29 @@ func (s *Scheduler) keepForClaim(freed int) {
 	}
 }
 
-// hostVictims lists the containers that may be removed for host memory, in the order of the
-// pool's rule, containers with runs last. leaving is the memory that is being freed already,
-// and obtainable is the memory of the victims.
+// hostVictims lists the containers that may be removed for host memory. leaving is the memory
+// that is being freed already, and obtainable is the memory of the victims.
 func (s *Scheduler) hostVictims(granted bool) (victims []*container, leaving, obtainable int) {
-	as := map[*container]gpu.Candidate{}
 	for _, dev := range s.devices {
 		for _, c := range dev.containers {
-			switch {
+			switch f := c.rev.flow; {
 			case c.removing || c.failed:
 				if !c.overdue {
 					leaving += c.hostMB
 				}
-			case c.isIdle() && (granted || s.flowState(c.rev.flow) != gpu.Backlogged), s.claim != nil && s.leads(c.rev.flow):
-				victims, obtainable, as[c] = append(victims, c), obtainable+c.hostMB, s.candidate(c)
+			case c.isIdle() && (granted || f.queue.Len() == 0), s.claim != nil && s.yields(f):
+				victims, obtainable = append(victims, c), obtainable+c.hostMB
 			}
 		}
+	}
+	return victims, leaving, obtainable
+}
+
+// sortVictims sorts containers by the pool's rule, containers with runs last.
+func (s *Scheduler) sortVictims(victims []*container) {
+	as := map[*container]gpu.Candidate{}
+	for _, c := range victims {
+		as[c] = s.candidate(c)
 	}
 	slices.SortFunc(victims, func(a, b *container) int {
 		if a.isIdle() != b.isIdle() {
@@ -123,7 +133,6 @@ func (s *Scheduler) hostVictims(granted bool) (victims []*container, leaving, ob
 		}
 		return 1
 	})
-	return victims, leaving, obtainable
 }
 
 // Host returns the host memory that the scheduler counts on: the last report, less the memory
@@ -147,37 +156,60 @@ func (s *Scheduler) ReclaimableMB() (mb int) {
 // checkClaim ends the claim of a flow that does not wait for host memory any more.
 func (s *Scheduler) checkClaim() {
 	f := s.claim
-	if f == nil || f.queue.Len() > 0 && s.policy.State(f.id) == sched.Active && s.lacksOnlyHost(s.devices, f.next()) {
+	if f == nil {
 		return
 	}
-	s.claim = nil
+	s.claimBeyond = s.leads(f)
+	if f.queue.Len() == 0 || !s.policy.Competes(f.id) || !s.lacksOnlyHost(s.devices, f.next()) || s.claimBeyond && f.next().hostMB <= s.host.Free {
+		s.claim = nil
+	}
 }
 
-// findClaim finds the next flow that waits for host memory and for nothing else.
-func (s *Scheduler) findClaim() {
+// findClaim finds the next flow that waits for host memory and for nothing else: a flow inside
+// the window or, if there is none, a flow beyond it.
+func (s *Scheduler) findClaim(granted bool) {
 	h := &s.search
 	h.resumeAt = 0
-	if s.claim != nil || s.backlog.Len() == 0 || s.host.Free >= s.largestHost {
+	if s.claim != nil && !s.claimBeyond || s.backlog.Len() == 0 || s.host.Free >= s.largestHost {
 		return
 	}
 	devices, busy := s.couldTakeMore()
 	if len(devices) == 0 {
 		return
 	}
-	for n := 0; n < shortSearch && h.unsearched > 0; n++ {
+	for range min(shortSearch, h.unsearched) {
 		if h.next == nil {
 			h.next = s.backlog.Front()
 		}
 		f := h.next.Value.(*flow)
 		h.next = h.next.Next()
-		h.unsearched--
-		if rev := f.next(); !s.affords(rev) && s.policy.State(f.id) == sched.Active && s.lacksOnlyHost(devices, rev) {
-			s.claim = f
+		if granted { // before that, some may wait for what they get now
+			h.unsearched--
+		}
+		if rev := f.next(); s.affords(rev) || !s.policy.Competes(f.id) || !s.lacksOnlyHost(devices, rev) {
+			continue
+		}
+		if !s.leads(f) {
+			s.claim, s.claimBeyond = f, false
 			return
 		}
+		s.claimFromBeyond(f)
 	}
 	if h.unsearched > 0 && !busy {
 		h.resumeAt = s.now + shortPause
+	}
+}
+
+// claimFromBeyond gives the claim to a flow beyond the window if its shortfall can be met,
+// unless a flow has it that the flow does not trail by more than T.
+func (s *Scheduler) claimFromBeyond(f *flow) {
+	former := s.claim
+	if former != nil && !s.policy.Leads(former.id, f.id) {
+		return
+	}
+	s.claim, s.claimBeyond = f, true
+	if _, leaving, obtainable := s.hostVictims(false); s.claimShortfall() > leaving+obtainable {
+		s.claim = former
 	}
 }
 
@@ -195,6 +227,12 @@ func (s *Scheduler) couldTakeMore() (devices []*device, busy bool) {
 
 // leads reports whether a flow is beyond the window.
 func (s *Scheduler) leads(f *flow) bool { return s.policy.State(f.id) == sched.Throttled }
+
+// yields reports whether a flow's containers are removed for the claim after their runs: the
+// flow is beyond the window and, if the claiming flow is, too, leads that by more than T.
+func (s *Scheduler) yields(f *flow) bool {
+	return f != s.claim && s.leads(f) && (!s.claimBeyond || s.policy.Leads(f.id, s.claim.id))
+}
 
 // lacksOnlyHost reports whether one of some devices has everything for a new container of
 // a revision but host memory and a token, and no container that would do.

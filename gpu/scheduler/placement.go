@@ -166,7 +166,7 @@ func (s *Scheduler) hasSlot(dev *device) bool {
 // memory kept for another flow.
 func (s *Scheduler) affords(rev *revision) bool {
 	free := s.host.Free
-	if rev.flow != s.claim {
+	if s.kept > 0 && rev.flow != s.claim && (!s.claimBeyond || s.leads(rev.flow)) {
 		free -= s.kept
 	}
 	return !s.limited || rev.hostMB <= free

@@ -63,6 +63,7 @@ type Scheduler struct {
 	largestHost int  // MiB that any function asked for
 	search      hostSearch
 	claim       *flow // which waits for host memory, nil for none
+	claimBeyond bool  // it is beyond the window
 	kept        int   // MiB that only it may take
 
 	waitingWork time.Duration // service that the queued invocations are expected to need

@@ -95,7 +95,7 @@ func (s *Scheduler) take(dev *device, rev *revision, invocation uint64) (c *cont
 		s.use(c)
 		c.lastUsed = s.now
 		return c, kind, nil
-	case !s.hasSlot(dev) || !s.affords(rev):
+	case !s.hasSlot(dev) || s.limited && rev.hostMB > s.host.Free:
 		return nil, kind, nil
 	}
 	if size := s.cfg.Pool.Size; size > 0 && dev.kept >= size && !s.evictForContainer(dev) {
