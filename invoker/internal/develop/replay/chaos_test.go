@@ -42,8 +42,6 @@ type chaos struct {
 func newChaos(w *fixture, lose func() func(), gpu bool, all *tally) *chaos {
 	t := w.t
 	t.Helper()
-	w.once = true
-	w.deploy()
 	c := &chaos{fixture: w, lose: lose, enough: math.MaxInt, tally: tally{of: map[string]int{}, all: all}}
 	w.couch = harness.Proxy(t, w.couch, c.database.Wrap)
 	c.deployMix(gpu && shimIsThere(t))

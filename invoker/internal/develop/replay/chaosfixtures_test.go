@@ -36,9 +36,8 @@ const limit = 5 * peertest.WaitLimit
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	seed := harness.Number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
-	real := os.Getenv("GPUWHISK_CHAOS_REAL") != ""
-	if !real && os.Getenv("GPUWHISK_CHAOS_FIXTURES") == "" {
-		newChaosIn(t, false, false, nil).run(seed, harness.Number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
+	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" && os.Getenv("GPUWHISK_CHAOS_FIXTURES") == "" {
+		newChaosIn(t, false, nil).run(seed, harness.Number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
 		return
 	}
 	rounds := harness.Number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
@@ -54,7 +53,7 @@ func TestChaos(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s-%d", name, seed+i), func(t *testing.T) {
 				t.Parallel()
-				c := newChaosIn(t, real, name == "docker", all)
+				c := newChaosIn(t, name == "docker", all)
 				c.long, c.enough = true, harness.Number(t, "GPUWHISK_CHAOS_ENDS", math.MaxInt)
 				c.run(seed+i, rounds)
 			})
@@ -63,32 +62,35 @@ func TestChaos(t *testing.T) {
 	t.Logf("in all %s", all)
 }
 
-// newChaosIn makes a fixture, of real parts or of our own.
-func newChaosIn(t *testing.T, real, inDocker bool, all *tally) *chaos {
+// chaosFixture is a fixture with a broker that lose kills. over starts the broker again. With
+// GPUWHISK_CHAOS_REAL=1 the fixture has an Apache Kafka and a pouchdb-server of its own.
+func chaosFixture(t *testing.T) (w *fixture, lose func() (over func())) {
 	t.Helper()
-	w := emptyFixture(t)
+	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" {
+		w = newFixture(t)
+		lose = func() func() {
+			w.broker.Close()
+			return w.startBroker
+		}
+	} else {
+		w = apacheFixture(t, func(w *fixture) { w.couch = peertest.StartPouchDB(t, 16000, storeUser, storePassword) })
+		lose = func() func() {
+			check.NoError(t, w.apache.Kill())
+			return func() { check.NoError(t, w.apache.Start()) }
+		}
+	}
+	w.once = true
+	return w, lose
+}
+
+// newChaosIn makes the chaos of a fixture with processes or with Docker.
+func newChaosIn(t *testing.T, inDocker bool, all *tally) *chaos {
+	t.Helper()
+	w, lose := chaosFixture(t)
 	host := "127.0.0.1"
 	if inDocker {
 		w.inDocker()
 		host = bridge(t)
-	}
-	lose := func() func() {
-		w.broker.Close()
-		return w.startBroker
-	}
-	if real {
-		k := newKafka(t)
-		w.kafka = k.Addr
-		lose = func() func() {
-			check.NoError(t, k.Kill())
-			return func() {
-				check.NoError(t, k.Start())
-			}
-		}
-		w.couch = peertest.StartPouchDB(t, 16000, storeUser, storePassword)
-	} else {
-		w.startBroker()
-		w.startStore()
 	}
 	w.gate = newGate(t, host)
 	w.gate.work = 800 * time.Millisecond

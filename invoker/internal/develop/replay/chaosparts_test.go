@@ -11,17 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
-
-// newKafka starts an Apache Kafka that ends with the test.
-func newKafka(t *testing.T, settings ...string) *peertest.Kafka {
-	t.Helper()
-	k, err := peertest.NewKafka(settings...)
-	check.NoError(t, err)
-	t.Cleanup(func() { _ = k.Close() })
-	return k
-}
 
 // slowly has each request take the time of a database that is slow.
 func slowly(w http.ResponseWriter, r *http.Request, next http.Handler) {

@@ -54,26 +54,8 @@ const places = 4
 
 func newScheduledChaos(t *testing.T, seed int, all *tally) *scheduledChaos {
 	t.Helper()
-	w := emptyFixture(t)
-	c := &scheduledChaos{r: rand.New(rand.NewPCG(uint64(seed), 1)), seed: seed, tally: tally{of: map[string]int{}, all: all}}
-	if os.Getenv("GPUWHISK_CHAOS_REAL") != "" {
-		k := newKafka(t)
-		w.kafka = k.Addr
-		c.lose = func() func() {
-			check.NoError(t, k.Kill())
-			return func() { check.NoError(t, k.Start()) }
-		}
-		w.couch = peertest.StartPouchDB(t, 16000, storeUser, storePassword)
-	} else {
-		w.startBroker()
-		w.startStore()
-		c.lose = func() func() {
-			w.broker.Close()
-			return w.startBroker
-		}
-	}
-	w.once = true
-	w.deploy()
+	w, lose := chaosFixture(t)
+	c := &scheduledChaos{lose: lose, r: rand.New(rand.NewPCG(uint64(seed), 1)), seed: seed, tally: tally{of: map[string]int{}, all: all}}
 	c.scheduled = newScheduled(w)
 	c.scheduler.SetLimit("guest", places)
 	c.busy = c.function(alone("busy", 256))

@@ -58,33 +58,35 @@ type fixture struct {
 	log      *slog.Logger
 }
 
+// newFixture has our own broker and database.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := emptyFixture(t)
-	w.startBroker()
-	w.startStore()
-	w.deploy()
-	return w
+	return deployed(t, (*fixture).startBroker, (*fixture).startStore)
 }
 
-// apacheFixture has an Apache Kafka of its own with these settings.
-func apacheFixture(t *testing.T, settings ...string) *fixture {
+// apacheFixture has an Apache Kafka of its own, and the database that start starts.
+func apacheFixture(t *testing.T, start func(*fixture)) *fixture {
 	t.Helper()
-	w := emptyFixture(t)
-	w.apache = newKafka(t, settings...)
-	w.kafka = w.apache.Addr
-	w.startStore()
-	w.deploy()
-	return w
+	return deployed(t, func(w *fixture) {
+		var err error
+		w.apache, err = peertest.NewKafka()
+		check.NoError(t, err)
+		t.Cleanup(func() { _ = w.apache.Close() })
+		w.kafka = w.apache.Addr
+	}, start)
 }
 
-// emptyFixture has neither a broker nor a database.
-func emptyFixture(t *testing.T) *fixture {
+// deployed starts the broker and the database of a fixture, and creates its deployment there.
+func deployed(t *testing.T, startBroker, startDatabase func(*fixture)) *fixture {
+	t.Helper()
 	w := &fixture{
 		t: t, dir: t.TempDir(), unique: "0", log: peertest.Log(t),
 		manifest: manifest, images: strings.NewReplacer(), revs: map[string]string{},
 	}
 	w.left = w.processes
+	startBroker(w)
+	startDatabase(w)
+	w.deploy()
 	return w
 }
 

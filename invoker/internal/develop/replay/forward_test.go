@@ -39,7 +39,7 @@ func TestForwardToNamedInvokers(t *testing.T) {
 	}
 	t.Run("apache", func(t *testing.T) {
 		t.Parallel()
-		newSharing(apacheFixture(t)).oneIsKilled()
+		newSharing(apacheFixture(t, (*fixture).startStore)).oneIsKilled()
 	})
 }
 

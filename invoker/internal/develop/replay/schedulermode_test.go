@@ -36,7 +36,7 @@ import (
 func TestSchedulerMode(t *testing.T) {
 	t.Parallel()
 	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
-	w := apacheFixture(t)
+	w := apacheFixture(t, (*fixture).startStore)
 	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=5 seconds")
 	s := newScheduled(w)
 	s.db.Store(t, names.Subjects, "guest/limits", []byte(`{"maxActionMemory":1024}`))
@@ -277,7 +277,7 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	peertest.NeedDocker(t)
-	w := apacheFixture(t).inDocker()
+	w := apacheFixture(t, (*fixture).startStore).inDocker()
 	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 second", "CONFIG_whisk_containerPool_userMemory=4096m")
 	s := newScheduled(w)
 	s.scheduler.SetLimit("guest", 6) // so that there is memory for the idle one
