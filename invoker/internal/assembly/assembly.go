@@ -27,6 +27,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,9 +60,9 @@ type Options struct {
 	LibraryPath string
 	// Engine, when not nil, replaces the configured one; Run closes it.
 	Engine Engine
-	// LongTimeouts waits longer for a Docker daemon's reports of containers: for
-	// tests, on a machine that stalls now and then.
-	LongTimeouts bool
+	// EngineWaits, when not nil, changes how long an engine waits for its daemon's reports of
+	// logs and of changes.
+	EngineWaits func(w *logs.Waits, settle *time.Duration)
 	// LocalImages lets users' images without a tag run from Docker's copy where they
 	// cannot be pulled.
 	LocalImages bool

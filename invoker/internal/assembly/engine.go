@@ -11,14 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/process"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
@@ -85,7 +83,9 @@ func (a *assembly) engineName() string {
 func (a *assembly) newContainerd(ctx context.Context) (Engine, error) {
 	o := clients.Containerd(a.c, a.instance.ContainerPrefix(), a.Self, a.Log)
 	o.Steps, o.LocalImages = a.steps.Begin, a.LocalImages
-	a.lengthen(&o.LogWaits, &o.Timeouts.Settle)
+	if a.EngineWaits != nil {
+		a.EngineWaits(&o.LogWaits, &o.Timeouts.Settle)
+	}
 	e, err := containerd.New(ctx, o)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,9 @@ func (a *assembly) newContainerd(ctx context.Context) (Engine, error) {
 func (a *assembly) newDocker(ctx context.Context) (Engine, error) {
 	o := clients.Docker(a.c, a.instance.ContainerPrefix(), a.Log)
 	o.Steps, o.LocalImages = a.steps.Begin, a.LocalImages
-	a.lengthen(&o.LogWaits, &o.Timeouts.Settle)
+	if a.EngineWaits != nil {
+		a.EngineWaits(&o.LogWaits, &o.Timeouts.Settle)
+	}
 	e, err := docker.New(ctx, o)
 	if err != nil && !errors.Is(err, container.ErrAway) {
 		return nil, err
@@ -107,14 +109,6 @@ func (a *assembly) newDocker(ctx context.Context) (Engine, error) {
 	}
 	a.useDaemon(e)
 	return e, nil
-}
-
-// lengthen makes an engine's waits long, for tests on a busy machine.
-func (a *assembly) lengthen(w *logs.Waits, settle *time.Duration) {
-	if a.LongTimeouts {
-		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
-		*settle = 20 * time.Second
-	}
 }
 
 // daemonEngine is an engine whose containers live in a daemon of the host.

@@ -21,6 +21,7 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
@@ -98,6 +99,12 @@ func actInvoker(args []string) error {
 	})
 }
 
+// longWaits makes an engine's waits long, for a machine that stalls now and then.
+func longWaits(w *logs.Waits, settle *time.Duration) {
+	w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
+	*settle = 20 * time.Second
+}
+
 // Run runs an invoker with the environment and the arguments until ctx ends. If
 // o.Self is empty, this program is the invoker's action proxy (see Act).
 func Run(ctx context.Context, environ, args []string, o assembly.Options) error {
@@ -109,6 +116,6 @@ func Run(ctx context.Context, environ, args []string, o assembly.Options) error 
 	if err != nil {
 		return err
 	}
-	o.Config, o.Self, o.Path, o.LongTimeouts = cfg, cmp.Or(o.Self, self), os.Getenv("PATH"), true
+	o.Config, o.Self, o.Path, o.EngineWaits = cfg, cmp.Or(o.Self, self), os.Getenv("PATH"), longWaits
 	return assembly.Run(ctx, o)
 }
