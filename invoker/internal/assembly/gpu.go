@@ -270,7 +270,7 @@ func (a *assembly) gpusGauges(s *status, m sink) {
 	m.gauge("shim_containers", "Containers that are prepared for a GPU.", float64(shim.Containers))
 	m.gauge("shim_processes", "Processes of GPU containers that are connected by the shim.", float64(shim.Processes))
 	m.gauge("shim_silent_processes", "Connected processes that do not answer.", float64(shim.Silent))
-	m.gauge("shim_unhooked_containers", "GPU containers since the start of which no process connected.", float64(shim.Unhooked))
+	m.gauge("shim_unhooked_containers", "GPU containers, counted since the start of the invoker, from which no process has connected.", float64(shim.Unhooked))
 }
 
 // device labels a metric with the names of a device, and more.

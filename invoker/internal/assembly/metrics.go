@@ -28,8 +28,8 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 		healthy = 1
 	}
 	m := sink(out)
-	m.gauge("healthy", "1 when /status names no reason against it.", healthy)
-	m.gauge("build_info", "The version that runs; always 1.", 1, label{"version", g.a.Version}, label{"goversion", runtime.Version()})
+	m.gauge("healthy", "1 if /status lists no reason against the invoker's health, otherwise 0.", healthy)
+	m.gauge("build_info", "The version of the running program; always 1.", 1, label{"version", g.a.Version}, label{"goversion", runtime.Version()})
 	for _, part := range g.a.parts.hooks {
 		if part.gauges != nil {
 			part.gauges(&s, m)
@@ -60,13 +60,13 @@ func (m sink) send(kind prometheus.ValueType, name, help string, v float64, labe
 
 // workGauges exports the dispatcher's numbers.
 func workGauges(s *status, m sink) {
-	m.gauge("activations_in_flight", "Accepted and not completed.", float64(s.Work.InFlight))
+	m.gauge("activations_in_flight", "Activations that are accepted and not completed.", float64(s.Work.InFlight))
 	for flow, n := range s.Work.Queued {
 		m.gauge("gpu_queue_depth", "Activations that wait in a flow.", float64(n), label{"flow", flow})
 	}
 	if b := s.Work.Backlog; b != nil {
 		m.gauge("gpu_backlog", "GPU activations that are accepted and not completed.", float64(b.Activations))
-		m.gauge("gpu_backlog_bytes", "Their messages; less is pulled beyond whisk.gpu.backlog-size.", float64(b.Bytes))
+		m.gauge("gpu_backlog_bytes", "Bytes of the messages of GPU activations that are accepted and not completed; less is pulled beyond whisk.gpu.backlog-size.", float64(b.Bytes))
 	}
 	poolGauges(s, m)
 }
@@ -75,7 +75,7 @@ func poolGauges(s *status, m sink) {
 	const mib = 1 << 20
 	p := s.Work.Pool
 	memory := func(state string, mb int) {
-		m.gauge("pool_memory_bytes", "Memory of CPU containers by state; limit is all there is, reserved is that of GPU containers.", float64(mb)*mib, label{"state", state})
+		m.gauge("pool_memory_bytes", "Memory of CPU containers by state; limit is all there is, reserved is the memory of GPU containers.", float64(mb)*mib, label{"state", state})
 	}
 	for _, v := range []struct {
 		state string

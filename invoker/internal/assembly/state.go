@@ -129,8 +129,8 @@ func (a *assembly) stateStatus(s *status) {
 
 func stateGauges(s *status, m sink) {
 	if j := s.State.Journal; j != nil {
-		m.gauge("journal_bytes", "Size of the journal's files.", float64(j.Bytes))
-		m.gauge("journal_message_bytes", "Messages in the journal, of activations that schedulers handed over.", float64(j.MessageBytes))
+		m.gauge("journal_bytes", "Bytes of the journal's files.", float64(j.Bytes))
+		m.gauge("journal_message_bytes", "Bytes of messages in the journal, from activations that schedulers handed over.", float64(j.MessageBytes))
 	}
 }
 
