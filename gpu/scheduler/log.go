@@ -25,8 +25,9 @@ import (
 // waited for its namespace's limit. Version 6 cancelled another run's reservation if several
 // waited in a container, did not count memory without a shim for its namespace's limit, and
 // had the keys of orders in another order. Version 7 kept the back-off of an updated function,
-// and ordered that messages be read back from disk.
-const logVersion = 8
+// and ordered that messages be read back from disk. Version 8 preferred an idle container whose
+// memory was on the host to a container that was about to be free.
+const logVersion = 9
 
 type logHead struct {
 	Version int    `json:"scheduler"`

@@ -63,8 +63,8 @@ func TestLogErrors(t *testing.T) {
 	head, err := AppendConfig(nil, config("fcfs", 1))
 	check.NoError(t, err)
 	for _, c := range []struct{ log, want string }{
-		{"{}", "line 1: a log of version 0, this program reads version 8"},
-		{`{"lane":1,"config":{}}`, "line 1: a log of version 1, this program reads version 8"},
+		{"{}", "line 1: a log of version 0, this program reads version 9"},
+		{`{"lane":1,"config":{}}`, "line 1: a log of version 1, this program reads version 9"},
 		{`hello`, "line 1: the first line of a scheduler's log has its settings"},
 		{`{"scheduler":4,"config":{}}`, "line 1: "},
 		{string(head) + `{"at":1,"event":"sneezed"}`, `line 2: event "sneezed": not one of [submitted`},

@@ -49,9 +49,20 @@ func (f *flow) Placement(index int) sched.Placement {
 		Shares: own != nil && len(own.runs) > 0, Need: need.Bytes + need.Context, Room: dev.usable,
 	}
 	if p.Fits = p.Lacks == 0; p.Shares {
-		p.Anew = s.lacks(dev, rev, nil, s.need(dev, rev, nil))
+		idle := rev.idleOn(dev)
+		p.Anew = s.lacks(dev, rev, idle, s.need(dev, rev, idle))
 	}
 	return p
+}
+
+// idleOn returns an idle container of a revision on a device, nil if there is none.
+func (rev *revision) idleOn(dev *device) *container {
+	for _, c := range rev.containers {
+		if c.dev == dev && c.isIdle() {
+			return c
+		}
+	}
+	return nil
 }
 
 // lacks returns the resources that a run lacks on a device, in the container own or, if own is

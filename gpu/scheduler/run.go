@@ -217,6 +217,7 @@ func (s *Scheduler) over(r *run, e Event) {
 	if c.move.serves != 0 && c.move.arrived {
 		c.move.serves = 0 // the prefetch served this run, and not those after it
 	}
+	c.dev.ledger.SetHold(s.now, c.id, s.holdOf(r.rev.flow)) // from now on its memory can be evicted
 	c.dev.ledger.ReleaseBytes(s.now, c.id, r.need.Bytes)
 	if !e.Keep {
 		s.unusable(c)

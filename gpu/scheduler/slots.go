@@ -32,6 +32,10 @@ func (c *container) slots() (taken, all int) {
 // serving returns the container that would take the next run of a revision on a device, nil
 // for a new one, and the kind of that start. If the container has no free slot, lender is the
 // answered run that would lend its slot.
+//
+// A container that is about to be free goes before a new one. If its memory is on the device, it
+// goes before an idle container whose memory is on the host, too. The run then waits for some
+// milliseconds of bookkeeping and moves no memory.
 func (s *Scheduler) serving(dev *device, rev *revision) (own *container, kind sched.StartKind, lender *run) {
 	kind = sched.Cold
 	for _, c := range rev.containers {
@@ -43,11 +47,13 @@ func (s *Scheduler) serving(dev *device, rev *revision) (own *container, kind sc
 			own = c
 		}
 	}
-	if own == nil && kind == sched.BusyCold {
-		own, lender = s.answering(dev, rev)
-	}
 	if own != nil {
 		kind = startKind(own)
+	}
+	if kind == sched.HostWarm || kind == sched.BusyCold {
+		if c, r := s.answering(dev, rev); c != nil && startKind(c) < kind {
+			own, kind, lender = c, startKind(c), r
+		}
 	}
 	return own, kind, lender
 }
@@ -67,6 +73,10 @@ func (c *container) preferred(other *container) bool {
 // sooner than a cold start, and callers often call again as soon as they have an answer.
 // answering returns nil if no run has its answer, or if more containers are kept on the device
 // than the pool allows.
+//
+// The wait ends, because a run leaves its container at the latest when the time limits for
+// reading its logs have passed. If the container fails before, the next run goes back to its
+// queue.
 func (s *Scheduler) answering(dev *device, rev *revision) (*container, *run) {
 	if dev.kept > s.cfg.Pool.Size {
 		return nil, nil
