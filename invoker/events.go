@@ -116,7 +116,7 @@ func (e gone) apply(d *dispatcher, now time.Duration) {
 }
 
 // died reports that a container ended or vanished by itself. No further activation is sent
-// there. A run in the container ends with its connection, or soon after (alive).
+// there. A run in the container ends with its connection, or soon after (exchange).
 type died struct{ id container.ID }
 
 // earlyDeaths bounds how many deaths of unknown containers are remembered:

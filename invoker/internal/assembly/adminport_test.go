@@ -27,7 +27,7 @@ func TestWellKnownLoginIsWarnedOf(t *testing.T) {
 		{"", known, true}, {"127.0.0.1", known, false}, {"", "of their own", false}, {"", "", false},
 	} {
 		log := &bytes.Buffer{}
-		a := &assembly{Options: Options{Host: c.host, Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, closing: make(chan struct{})}
+		a := &assembly{Options: Options{Host: c.host, Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, condition: condition{closing: make(chan struct{})}}
 		a.intake = classic{a}
 		a.c.Admin = config.Admin{Username: "invoker.user", Password: c.password}
 		stop, err := a.openListener(t.Context())
@@ -97,7 +97,7 @@ func TestExpiredCertificateIsWarnedOf(t *testing.T) {
 		store := filepath.Join(t.TempDir(), "own.p12")
 		check.NoError(t, os.WriteFile(store, data, 0o600))
 		log := &bytes.Buffer{}
-		a := &assembly{Options: Options{Host: "127.0.0.1", Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, closing: make(chan struct{})}
+		a := &assembly{Options: Options{Host: "127.0.0.1", Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, condition: condition{closing: make(chan struct{})}}
 		a.intake = classic{a}
 		a.c.Admin = config.Admin{Protocol: "https", TLS: config.AdminTLS{KeystorePath: store, KeystorePassword: "pass"}}
 		stop, err := a.openListener(t.Context())

@@ -85,61 +85,85 @@ type Options struct {
 	silence time.Duration
 }
 
-// assembly is everything that is open.
+// assembly is everything that is open. Its parts open in order, and a part reads only the
+// fields that earlier parts have set.
 type assembly struct {
 	Options
+	condition
+	messaging
+	stores
+	actionEngine
 	c        *config.Config
 	instance activation.Instance
 	admin    string // address of the admin listener
-	metrics  *prometheus.Registry
+	began    time.Time
+
+	metrics *prometheus.Registry
 	// functions are the metrics of each GPU function, apart from the others: the
 	// console reads those once a second.
-	functions   *prometheus.Registry
-	steps       *invoker.StepObserver // of adapters
+	functions *prometheus.Registry
+	steps     *invoker.StepObserver // of adapters
+	recording io.Writer             // nil without whisk.gpu.record
+	tracer    invoker.Tracer        // nil: traces are off
+	userLogs  invoker.UserLogs      // nil: logs go into records alone
+
+	intake  intake
+	parts   openParts
+	gpus    gpus
+	state   state
+	invoker atomic.Pointer[invoker.Invoker]
+}
+
+// condition says whether the invoker can work, for /ping, /status and the pings. The fields
+// that are not atomic are set before the admin listener opens.
+type condition struct {
 	ready       atomic.Bool
-	closing     chan struct{}     // closed when the admin listener closes
 	stopping    atomic.Bool       // the stop has begun
+	retired     atomic.Bool       // an operator disabled it
 	stage       atomic.Value      // string: the step that the start waits for
+	unable      atomic.Value      // string: why the invoker cannot work
+	closing     chan struct{}     // closed when the admin listener closes
 	login       string            // why the admin port's login protects nothing; empty if it does
 	manifest    string            // why actions of every kind fail; empty if they do not
 	certificate *x509.Certificate // of the admin port; nil without https
-	unable      atomic.Value      // string: why the invoker cannot work
-	retired     atomic.Bool       // an operator disabled it
-	following   sync.WaitGroup    // the switching of the pings
+}
 
-	intake       intake
-	parts        openParts
-	gpus         gpus
-	recording    io.Writer                // nil without whisk.gpu.record
-	tracer       invoker.Tracer           // nil: traces are off
-	userLogs     invoker.UserLogs         // nil: logs go into records alone
+// messaging has the connections to Kafka.
+type messaging struct {
+	cluster      *kafka.Cluster
+	feed         *kafka.Feed
+	from         *sources
+	gpuHosts     *gpuHosts // nil: no activation is passed on
+	producer     *kafka.Producer
+	pinger       atomic.Pointer[kafka.Pinger]
+	following    sync.WaitGroup // the switching of the pings
+	announceStop func()         // sends the last ping and waits for the broker
+}
+
+// stores has the databases.
+type stores struct {
+	store *couchdb.Store
+	// records is the store of records; nil where that is CouchDB.
+	records clients.Store
+	bucket  *bucket // nil: no code is in S3
+}
+
+// actionEngine runs the actions.
+type actionEngine struct {
 	programs     func() runtimes.Programs // the interpreters of this host, searched by findPrograms
 	engine       Engine
 	deviceEngine deviceEngine   // nil: actions run as processes
 	daemon       invoker.Daemon // nil: actions run as processes
-	cluster      *kafka.Cluster
-	feed         *kafka.Feed
-	gpuHosts     *gpuHosts // nil: no activation is passed on
-	from         *sources
-	producer     *kafka.Producer
-	pinger       atomic.Pointer[kafka.Pinger]
-	announceStop func() // sends the last ping and waits for the broker
-	store        *couchdb.Store
-	// records is the store of records; nil where that is CouchDB.
-	records clients.Store
-	bucket  *bucket // nil: no code is in S3
-	state   state
-	invoker atomic.Pointer[invoker.Invoker]
 	// fromContainer reports whether an address is that of an action container. It is nil
 	// before the engine is open, and for processes.
 	fromContainer atomic.Pointer[func(netip.Addr) bool]
-	began         time.Time
 }
 
 // Run runs one invoker from its start to its end. It returns when ctx has ended and the
 // invoker has drained, or when the start fails.
 func Run(ctx context.Context, o Options) (err error) {
-	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(), closing: make(chan struct{}), began: time.Now()}
+	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(), began: time.Now()}
+	a.closing = make(chan struct{})
 	a.intake = classic{a}
 	if a.c.Scheduler.Enabled {
 		a.intake = &scheduled{assembly: a}

@@ -90,9 +90,9 @@ func follow(p pinging, wanted func() bool) error {
 
 // wanted reports whether controllers may send work: neither an operator nor the
 // stop has disabled the pings, and the invoker can work.
-func (a *assembly) wanted() bool {
-	why, _ := a.unable.Load().(string)
-	return !a.retired.Load() && !a.stopping.Load() && why == ""
+func (c *condition) wanted() bool {
+	why, _ := c.unable.Load().(string)
+	return !c.retired.Load() && !c.stopping.Load() && why == ""
 }
 
 func (a *assembly) switchPings(p *kafka.Pinger) {

@@ -40,7 +40,7 @@ func TestRecordsOutsideCouchDB(t *testing.T) {
 	check.NoError(t, a.records.Close())
 	check.Equal(t, a.state.spool.Documents(), 1, "of a cluster that never came")
 	var s status
-	away := &assembly{c: a.c, records: awayStore{a.records}}
+	away := &assembly{c: a.c, stores: stores{records: awayStore{a.records}}}
 	away.recordStoreStatus(&s)
 	check.Contains(t, strings.Join(s.Reasons, "; "), "writing records: away")
 	a.c.Records.Discard = true
