@@ -52,9 +52,9 @@ type Version uint8
 // Begun reports whether the action has begun to run in this process.
 func (a *Activation) Begun() bool { return a.begun }
 
-// Finished reports whether the permit of the activation is free: nothing is left to do
+// finished reports whether the permit of the activation is free: nothing is left to do
 // but to wait for the broker and the database.
-func (a *Activation) Finished() bool { return a.stage >= filed && a.stage != passing }
+func (a *Activation) finished() bool { return a.stage >= filed && a.stage != passing }
 
 // Unsafe reports whether the activation has ended while an ack or its record may be lost.
 func (a *Activation) Unsafe() bool { return a.index >= 0 }

@@ -32,7 +32,7 @@ func (t *Table) Backlog() (activations int, bytes int64) { return t.gpu, t.bytes
 
 // setApart moves an activation to the GPU backlog, if the backlog has space.
 func (t *Table) setApart(a *Activation, bytes int64) {
-	if a.apart || a.Finished() || t.bytes+bytes > t.cfg.BacklogBytes {
+	if a.apart || a.finished() || t.bytes+bytes > t.cfg.BacklogBytes {
 		return
 	}
 	a.apart, a.bytes = true, bytes

@@ -391,7 +391,7 @@ func (w *world) checkTable() error {
 		if a.Unsafe() {
 			unsafe++
 		}
-		if a.Finished() {
+		if a.finished() {
 			continue
 		}
 		taken++
