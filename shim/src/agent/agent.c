@@ -47,29 +47,14 @@ static struct {
 	int64_t restore_at; /* when the next try to bring memory back may begin */
 } session = {.conn = {.fd.fd = -1, .passed.fd = -1}};
 
-/* The fields of a frame: first words of four bytes, then numbers of eight. */
-struct payload {
-	uint32_t words[4];
-	uint64_t numbers[7];
-	unsigned n_words, n_numbers;
-};
-
-static bool send_frame(enum gw_type type, uint64_t epoch,
-		       const struct payload *p)
+static bool send_frame(enum gw_type type, uint64_t epoch, const struct gw_fields *f)
 {
-	struct gw_frame f;
-
-	gw_frame_begin(&f, type, epoch);
-	for (unsigned i = 0; i < p->n_words; i++)
-		gw_frame_u32(&f, p->words[i]);
-	for (unsigned i = 0; i < p->n_numbers; i++)
-		gw_frame_u64(&f, p->numbers[i]);
-	return gw_conn_send(&session.conn, &f);
+	return gw_conn_send(&session.conn, type, epoch, f);
 }
 
 static bool send_hello(void)
 {
-	return send_frame(GW_HELLO, 0, &(struct payload){
+	return send_frame(GW_HELLO, 0, &(struct gw_fields){
 		.words = {GW_VERSION, (uint32_t)getpid(), gw_backend->code, GW_HOOKS}, .n_words = 4,
 	});
 }
@@ -82,7 +67,7 @@ static bool send_refused(void)
 
 	if (sign == GW_NO_SIGN)
 		return true;
-	if (!send_frame(GW_REFUSED, 0, &(struct payload){
+	if (!send_frame(GW_REFUSED, 0, &(struct gw_fields){
 		.words = {sign, (uint32_t)code}, .n_words = 2,
 	}) || !gw_conn_flush(&session.conn))
 		return false;
@@ -93,7 +78,7 @@ static bool send_refused(void)
 
 static bool send_accepted(const struct gw_command *c)
 {
-	return send_frame(GW_ACCEPTED, c->epoch, &(struct payload){
+	return send_frame(GW_ACCEPTED, c->epoch, &(struct gw_fields){
 		.words = {c->type}, .n_words = 1,
 	});
 }
@@ -101,7 +86,7 @@ static bool send_accepted(const struct gw_command *c)
 /* Report the result of a command to move memory. */
 static bool send_done(const struct gw_command *c, const struct gw_work *w, enum gw_status status)
 {
-	return send_frame(GW_DONE, c->epoch, &(struct payload){
+	return send_frame(GW_DONE, c->epoch, &(struct gw_fields){
 		.words = {c->type, status, (uint32_t)w->code, 0}, .n_words = 4,
 		.numbers = {w->moved, (uint64_t)(gw_clock() - w->began), gw_measure(true).resident},
 		.n_numbers = 3,
@@ -111,7 +96,7 @@ static bool send_done(const struct gw_command *c, const struct gw_work *w, enum 
 /* A frame without fields: PONG or WANT. */
 static bool send_empty(enum gw_type type, uint64_t epoch)
 {
-	return send_frame(type, epoch, &(struct payload){.n_words = 0});
+	return send_frame(type, epoch, &(struct gw_fields){.n_words = 0});
 }
 
 /* at_rest: as of gw_measure. */
@@ -120,7 +105,7 @@ static bool send_usage(uint64_t epoch, bool at_rest)
 	gw_changed_take();
 	session.usage_sent = gw_clock();
 	struct gw_totals t = gw_measure(at_rest);
-	bool ok = send_frame(GW_USAGE, epoch, &(struct payload){
+	bool ok = send_frame(GW_USAGE, epoch, &(struct gw_fields){
 		.words = {gw_contexts(), 0}, .n_words = 2,
 		.numbers = {t.allocated, t.resident, t.fixed, t.host, t.blocks, t.managed, t.listed},
 		.n_numbers = 7,

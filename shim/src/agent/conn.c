@@ -49,13 +49,11 @@ bool gw_conn_flush(struct gw_conn *conn)
 	return true;
 }
 
-bool gw_conn_send(struct gw_conn *conn, struct gw_frame *f)
+bool gw_conn_send(struct gw_conn *conn, enum gw_type type, uint64_t epoch, const struct gw_fields *f)
 {
-	gw_frame_end(f);
-	if (conn->waiting + f->len > sizeof conn->out && !gw_conn_flush(conn))
+	if (conn->waiting + GW_FRAME_MAX > sizeof conn->out && !gw_conn_flush(conn))
 		return false;
-	memcpy(conn->out + conn->waiting, f->buf, f->len);
-	conn->waiting += f->len;
+	conn->waiting += gw_frame_write(conn->out + conn->waiting, type, epoch, f);
 	return true;
 }
 

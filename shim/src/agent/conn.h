@@ -19,7 +19,8 @@ bool gw_conn_open(struct gw_conn *conn, const char *path);
 void gw_conn_close(struct gw_conn *conn);
 /* Queue a frame. It may wait for gw_conn_flush, so that frames queued together wake the
  * invoker once. Returns false if the connection is gone. */
-bool gw_conn_send(struct gw_conn *conn, struct gw_frame *f);
+bool gw_conn_send(struct gw_conn *conn, enum gw_type type, uint64_t epoch,
+		  const struct gw_fields *f);
 bool gw_conn_flush(struct gw_conn *conn);
 /* Read the available bytes without waiting. Returns false if the connection is gone. */
 bool gw_conn_receive(struct gw_conn *conn);

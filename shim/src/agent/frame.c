@@ -9,12 +9,6 @@ static uint64_t number(const uint8_t *p, int bytes)
 	return v;
 }
 
-static void put(uint8_t *p, uint64_t v, int bytes)
-{
-	for (int i = 0; i < bytes; i++, v >>= 8)
-		p[i] = (uint8_t)v;
-}
-
 /* Returns the minimum payload of a command, -1 if the type is no command. */
 static int least_payload(unsigned type)
 {
@@ -84,27 +78,25 @@ int gw_frame_read(const uint8_t *buf, size_t len, struct gw_command *out)
 	return (int)frame;
 }
 
-void gw_frame_begin(struct gw_frame *f, enum gw_type type, uint64_t epoch)
+/* Returns the place behind the number. */
+static uint8_t *put(uint8_t *p, uint64_t v, int bytes)
 {
-	put(f->buf + 4, type, 2);
-	put(f->buf + 6, 0, 2);
-	put(f->buf + 8, epoch, 8);
-	f->len = GW_HEADER;
+	for (int i = 0; i < bytes; i++, v >>= 8)
+		*p++ = (uint8_t)v;
+	return p;
 }
 
-void gw_frame_u32(struct gw_frame *f, uint32_t v)
+size_t gw_frame_write(uint8_t *buf, enum gw_type type, uint64_t epoch, const struct gw_fields *f)
 {
-	put(f->buf + f->len, v, 4);
-	f->len += 4;
-}
+	size_t bytes = GW_HEADER + 4 * f->n_words + 8 * f->n_numbers;
+	uint8_t *p = put(buf, bytes, 4);
 
-void gw_frame_u64(struct gw_frame *f, uint64_t v)
-{
-	put(f->buf + f->len, v, 8);
-	f->len += 8;
-}
-
-void gw_frame_end(struct gw_frame *f)
-{
-	put(f->buf, f->len, 4);
+	p = put(p, type, 2);
+	p = put(p, 0, 2);
+	p = put(p, epoch, 8);
+	for (unsigned i = 0; i < f->n_words; i++)
+		p = put(p, f->words[i], 4);
+	for (unsigned i = 0; i < f->n_numbers; i++)
+		p = put(p, f->numbers[i], 8);
+	return bytes;
 }

@@ -92,13 +92,11 @@ struct gw_command {
  * bytes and gives type 0. */
 int gw_frame_read(const uint8_t *buf, size_t len, struct gw_command *out);
 
-/* A frame under construction. */
-struct gw_frame {
-	uint8_t buf[GW_FRAME_MAX];
-	size_t len;
+/* The fields of a frame: first words of four bytes, then numbers of eight. */
+struct gw_fields {
+	uint32_t words[4];
+	uint64_t numbers[7];
+	unsigned n_words, n_numbers;
 };
-void gw_frame_begin(struct gw_frame *f, enum gw_type type, uint64_t epoch);
-void gw_frame_u32(struct gw_frame *f, uint32_t v);
-void gw_frame_u64(struct gw_frame *f, uint64_t v);
-/* Write the length: the frame is ready. */
-void gw_frame_end(struct gw_frame *f);
+/* Write a frame to a buffer with room for GW_FRAME_MAX bytes. Returns its length. */
+size_t gw_frame_write(uint8_t *buf, enum gw_type type, uint64_t epoch, const struct gw_fields *f);

@@ -8,12 +8,15 @@ enum { FABRIC = 64 }; /* CUmemFabricHandle */
 
 /* The memory that this process has exported, by the identity of the export. An import of it
  * in this process is told by that. */
-struct export {
+struct identity {
 	int type;
 	int fd;
 	dev_t dev; /* of the descriptor's file: the program may close it, and get the */
 	ino_t ino; /* number again for another one */
 	char fabric[FABRIC];
+};
+struct export {
+	struct identity of;
 	uint64_t memory;
 	struct export *next;
 };
@@ -35,11 +38,12 @@ void gw_forget_exports(uint64_t memory)
 
 /* Set out to the identity of the shared memory: a descriptor as it is given to an import,
  * or a fabric handle's bytes. Returns false if the memory cannot be identified. */
-static bool identify(int type, const void *shared, struct export *out)
+static bool identify(int type, const void *shared, struct identity *out)
 {
 	struct stat st;
 
-	*out = (struct export){.type = type};
+	memset(out, 0, sizeof *out); /* the gaps, too */
+	out->type = type;
 	if (type == SHARED_BY_FABRIC) {
 		memcpy(out->fabric, shared, FABRIC);
 		return true;
@@ -52,34 +56,28 @@ static bool identify(int type, const void *shared, struct export *out)
 	return true;
 }
 
-static bool same(const struct export *a, const struct export *b)
-{
-	return a->type == b->type && a->fd == b->fd && a->dev == b->dev && a->ino == b->ino &&
-	       memcmp(a->fabric, b->fabric, FABRIC) == 0;
-}
-
-static struct export *find_export(const struct export *what)
+static struct export *find_export(const struct identity *of)
 {
 	struct export *e = exports;
 
-	while (e && !same(e, what))
+	while (e && memcmp(&e->of, of, sizeof *of))
 		e = e->next;
 	return e;
 }
 
 void gw_record_export(int type, const void *shared, uint64_t memory)
 {
-	struct export what, *e;
+	struct identity of;
 
 	/* An export writes the descriptor's number, an import takes it as the pointer. */
 	if (type == SHARED_BY_DESCRIPTOR)
 		shared = (const void *)(intptr_t)*(const int *)shared;
-	if (!identify(type, shared, &what))
+	if (!identify(type, shared, &of))
 		return;
-	e = find_export(&what);
+	struct export *e = find_export(&of);
 	if (!e && (e = malloc(sizeof *e))) {
-		what.next = exports;
-		*e = what;
+		*e = (struct export){.next = exports};
+		memcpy(&e->of, &of, sizeof of);
 		exports = e;
 	}
 	if (e)
@@ -88,7 +86,8 @@ void gw_record_export(int type, const void *shared, uint64_t memory)
 
 uint64_t gw_exported_memory(int type, const void *shared)
 {
-	struct export what, *e = identify(type, shared, &what) ? find_export(&what) : NULL;
+	struct identity of;
+	struct export *e = identify(type, shared, &of) ? find_export(&of) : NULL;
 
 	return e ? e->memory : 0;
 }

@@ -4,7 +4,6 @@
 #include "hooks/hooks.h"
 #include "memory/contexts.h"
 #include "memory/pools.h"
-#include "process/state.h"
 
 /* Memory that ended unseen, or that pools do not keep any more, is no reason to refuse an
  * allocation. */
@@ -71,8 +70,7 @@ CUresult gw_finish_alloc(CUresult r, uint64_t reserved, struct gw_block b)
 		b.ctx = h.ctx;
 		b.device = h.device;
 	}
-	if (!gw_settle(gw_account_of(b.kind), reserved, space, made ? &b : NULL))
-		gw_disable("no memory for the registry");
+	gw_settle(gw_account_of(b.kind), reserved, space, made ? &b : NULL);
 	/* The reservation may have been reported. */
 	gw_agent_changed(made ? b.size : reserved);
 	return r;
@@ -91,8 +89,8 @@ void gw_finish_free(bool known, enum gw_space space, const struct gw_block *b, C
 		return; /* not ours to judge: the driver has answered */
 	if (r == CUDA_SUCCESS)
 		gw_agent_changed(b->size);
-	else if (!gw_add(space, b))
-		gw_disable("no memory for the registry");
+	else
+		gw_add(space, b);
 }
 
 #define TAKES(base_name, export, version, flags, block_kind, params, args, valid, amount, at) \

@@ -9,7 +9,6 @@
 #include "memory/contexts.h"
 #include "memory/pools.h"
 #include "memory/vmm.h"
-#include "process/state.h"
 
 /* An allocation in a stream's order, from the device's pool or a named one. */
 struct request {
@@ -51,8 +50,7 @@ static CUresult finish_node(CUresult r, void *graph, const CUdeviceptr *ptr, siz
 
 	if (r == CUDA_SUCCESS) {
 		b.base = *ptr;
-		if (!gw_graph_alloc(graph, &b, reserved))
-			gw_disable("no memory for the registry");
+		gw_graph_alloc(graph, &b, reserved);
 		gw_pools_set_in_use();
 	} else {
 		gw_settle(GW_DEVICE_BYTES, reserved, GW_ADDRESS, NULL);

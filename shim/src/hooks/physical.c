@@ -4,12 +4,11 @@
  * memory.
  *
  * A handle that ends may be given out again at once, to another thread. So the driver's
- * call and our record of a handle are one step, under a lock. These calls are rare and
- * slow.
+ * call and our record of a handle are one step, under the driver lock. These calls are rare
+ * and slow.
  */
 #include "hooks/physical.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,30 +18,8 @@
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/vmm.h"
-#include "process/state.h"
 
-static pthread_mutex_t handles = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t last_memory;    /* guarded by gw_handles_lock */
-
-/* Memory that the program makes moves with one backend. The lock of moves guards handles
- * then. */
-static bool in_spans(void) { return gw_backend == &gw_vmm_backend; }
-
-void gw_handles_lock(void)
-{
-	if (in_spans())
-		gw_driver_lock();
-	else
-		pthread_mutex_lock(&handles);
-}
-
-void gw_handles_unlock(void)
-{
-	if (in_spans())
-		gw_driver_unlock();
-	else
-		pthread_mutex_unlock(&handles);
-}
+static uint64_t last_memory; /* guarded by the driver lock */
 
 /*
  * Memory that moves gets another handle of the driver's each time. The program's handle for
@@ -74,8 +51,8 @@ void gw_add_handle(CUmemHandle handle, uint64_t memory)
 
 	if (gw_memory_of(handle) == memory)
 		gw_change_refs(GW_HANDLE, handle, 1);
-	else if (!gw_add(GW_HANDLE, &b))
-		gw_disable("no memory for the registry");
+	else
+		gw_add(GW_HANDLE, &b);
 }
 
 /* One reference less of the memory, which may end it. */
@@ -97,7 +74,7 @@ static CUresult make(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,
 		     const struct gw_memprop *prop, uint64_t flags, enum gw_kind kind)
 {
 	struct gw_block b = {.size = bytes, .kind = kind, .refs = 1};
-	bool moves = in_spans() && !flags && gw_vmm_makes(prop);
+	bool moves = gw_backend == &gw_vmm_backend && !flags && gw_vmm_makes(prop);
 	struct gw_span *s;
 	CUresult r = moves ? gw_vmm_make(bytes, prop, &s) : real(handle, bytes, prop, flags);
 
@@ -111,8 +88,7 @@ static CUresult make(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,
 	}
 	/* A span has settled its bytes itself. */
 	bool settled = moves && r == CUDA_SUCCESS;
-	if (!gw_settle(gw_account_of(kind), settled ? 0 : bytes, GW_MEMORY, r == CUDA_SUCCESS ? &b : NULL))
-		gw_disable("no memory for the registry");
+	gw_settle(gw_account_of(kind), settled ? 0 : bytes, GW_MEMORY, r == CUDA_SUCCESS ? &b : NULL);
 	return r;
 }
 
@@ -124,23 +100,23 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 	enum gw_kind kind = gw_on_host(prop->location) ? GW_PHYSICAL_HOST : GW_PHYSICAL;
 	if (!gw_obtain(gw_account_of(kind), bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	gw_handles_lock();
+	gw_driver_lock();
 	CUresult r = make(real, handle, bytes, prop, flags, kind);
-	gw_handles_unlock();
+	gw_driver_unlock();
 	gw_agent_changed(r == CUDA_SUCCESS ? bytes : 0);
 	return r;
 }
 
 CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle)
 {
-	gw_handles_lock();
+	gw_driver_lock();
 	uint64_t memory = gw_memory_of(handle);
 	CUresult r = memory && handle >= OWN_HANDLE ? CUDA_SUCCESS : real(handle);
 	if (r == CUDA_SUCCESS && memory) {
 		gw_change_refs(GW_HANDLE, handle, -1);
 		drop(memory);
 	}
-	gw_handles_unlock();
+	gw_driver_unlock();
 	if (memory)
 		gw_agent_changed(0);
 	return r;
@@ -152,7 +128,7 @@ CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 	struct gw_block b;
 	CUresult r = CUDA_SUCCESS;
 
-	gw_handles_lock();
+	gw_driver_lock();
 	bool mapped = handle && gw_find(GW_ADDRESS, (uintptr_t)addr, &b) && b.kind == GW_MAPPED;
 	if (mapped && gw_physical_span(b.owner))
 		*handle = OWN_HANDLE + b.owner;
@@ -160,16 +136,16 @@ CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 		r = real(handle, addr);
 	if (r == CUDA_SUCCESS && mapped && gw_change_refs(GW_MEMORY, b.owner, 1))
 		gw_add_handle(*handle, b.owner);
-	gw_handles_unlock();
+	gw_driver_unlock();
 	return r;
 }
 
 CUresult gw_on_physical_properties(fn_cuMemGetAllocationPropertiesFromHandle *real,
 				   struct gw_memprop *prop, CUmemHandle handle)
 {
-	gw_handles_lock();
+	gw_driver_lock();
 	CUresult r = real(prop, gw_driver_handle(handle));
-	gw_handles_unlock();
+	gw_driver_unlock();
 	return r;
 }
 
@@ -190,17 +166,16 @@ CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
 {
 	struct gw_block b = {.base = ptr, .size = bytes, .kind = GW_MAPPED};
 
-	gw_handles_lock();
+	gw_driver_lock();
 	CUresult r = real(ptr, bytes, offset, gw_driver_handle(handle), flags);
 	b.owner = gw_memory_of(handle);
 	if (r == CUDA_SUCCESS && b.owner && gw_change_refs(GW_MEMORY, b.owner, 1)) {
 		struct gw_span *s = gw_physical_span(b.owner);
-		if (!gw_add(GW_ADDRESS, &b))
-			gw_disable("no memory for the registry");
+		gw_add(GW_ADDRESS, &b);
 		if (s)
 			add_view(s, ptr, bytes, offset);
 	}
-	gw_handles_unlock();
+	gw_driver_unlock();
 	return r;
 }
 
@@ -233,7 +208,7 @@ CUresult gw_on_physical_access(fn_cuMemSetAccess *real, CUdeviceptr ptr, size_t 
 {
 	struct gw_block b;
 
-	gw_handles_lock();
+	gw_driver_lock();
 	CUresult r = real(ptr, bytes, access, n);
 	for (CUdeviceptr at = ptr; r == CUDA_SUCCESS && at < ptr + bytes; at = b.base + b.size) {
 		if (!gw_find(GW_ADDRESS, at, &b) || b.kind != GW_MAPPED)
@@ -242,7 +217,7 @@ CUresult gw_on_physical_access(fn_cuMemSetAccess *real, CUdeviceptr ptr, size_t 
 		if (s)
 			set_access(s, b.base, access, n);
 	}
-	gw_handles_unlock();
+	gw_driver_unlock();
 	return r;
 }
 
@@ -282,7 +257,7 @@ CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes
 {
 	struct gw_block b;
 
-	gw_handles_lock();
+	gw_driver_lock();
 	bool around = gw_vmm_in_use() && gw_pieces_out();
 	CUresult r = around ? unmap_around(real, ptr, bytes) : real(ptr, bytes);
 	while (r == CUDA_SUCCESS && gw_remove_mapping(ptr, bytes, &b)) {
@@ -291,7 +266,7 @@ CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes
 			remove_view(s, b.base);
 		drop(b.owner);
 	}
-	gw_handles_unlock();
+	gw_driver_unlock();
 	if (r == CUDA_SUCCESS)
 		gw_agent_changed(0);
 	return r;

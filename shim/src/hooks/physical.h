@@ -1,15 +1,10 @@
 /*
- * Handles of physical memory, for the hooks that share such memory.
+ * Handles of physical memory, for the hooks that share such memory. The caller of all
+ * functions holds the driver lock.
  */
 #pragma once
 
 #include "memory/vmm.h"
-
-/* A handle that ends may be given out again at once, to another thread. So the driver's call
- * and our record of a handle are one step, under this lock, which the caller of all functions
- * below holds. */
-void gw_handles_lock(void);
-void gw_handles_unlock(void);
 
 /* The memory that the handle stands for, 0 if it is not known. */
 uint64_t gw_memory_of(CUmemHandle handle);

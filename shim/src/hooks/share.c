@@ -5,11 +5,12 @@
  */
 #include "hooks/hooks.h"
 #include "hooks/physical.h"
+#include "memory/contexts.h"
 
 /* Begin a call that gives memory to others, with the driver's handle for it. */
 static CUmemHandle begin(CUmemHandle handle)
 {
-	gw_handles_lock();
+	gw_driver_lock();
 	return gw_driver_handle(handle);
 }
 
@@ -20,7 +21,7 @@ static CUresult given(CUresult r, CUmemHandle handle)
 
 	if (r == CUDA_SUCCESS && s)
 		gw_span_fix(s);
-	gw_handles_unlock();
+	gw_driver_unlock();
 	return r;
 }
 
@@ -39,12 +40,12 @@ CUresult gw_on_physical_export(fn_cuMemExportToShareableHandle *real, void *shar
 CUresult gw_on_physical_import(fn_cuMemImportFromShareableHandle *real, CUmemHandle *handle,
 			       void *shared, int type)
 {
-	gw_handles_lock();
+	gw_driver_lock();
 	CUresult r = real(handle, shared, type);
 	uint64_t own = r == CUDA_SUCCESS && handle ? gw_exported_memory(type, shared) : 0;
 	if (own && gw_change_refs(GW_MEMORY, own, 1))
 		gw_add_handle(*handle, own);
-	gw_handles_unlock();
+	gw_driver_unlock();
 	return r;
 }
 

@@ -2,18 +2,6 @@
 
 #include <string.h>
 
-#include "memory/swap.h"
-#include "memory/vmm.h"
-
-static uint64_t asked(size_t bytes) { return bytes; }
-
-static CUresult plain(const struct gw_request *q, uint64_t cost, struct gw_given *given)
-{
-	(void)cost;
-	return gw_alloc_plain(q, given);
-}
-
-const struct gw_backend gw_plain_backend = {"count", 1, asked, plain, NULL};
 const struct gw_backend *gw_backend = &gw_plain_backend;
 
 bool gw_memory_stays(void) { return !gw_backend->moves || !gw_backend->moves(); }

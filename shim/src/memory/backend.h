@@ -70,7 +70,7 @@ extern const struct gw_mover gw_managed_mover, gw_vmm_mover;
 const struct gw_mover *gw_mover_of(enum gw_kind kind);
 
 /* Call the driver's function as the program did. */
-CUresult gw_alloc_plain(const struct gw_request *q, struct gw_given *given);
+CUresult gw_alloc_plain(const struct gw_request *q, uint64_t cost, struct gw_given *given);
 /* Reports whether memory stays on the device because the backend, or the device, cannot
  * move any. */
 bool gw_memory_stays(void);

@@ -35,6 +35,9 @@ static inline uint64_t gw_whole_granules(uint64_t bytes)
 	return (bytes + GW_GRANULE - 1) / GW_GRANULE * GW_GRANULE;
 }
 
+static inline uint64_t gw_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t gw_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 /* Kept small: a program may have ten thousands. */
 struct gw_block {
 	uint64_t base, size;

@@ -270,23 +270,17 @@ static CUresult make_stream(CUstream *out)
 
 CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out)
 {
+	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
+
 	pthread_mutex_lock(&contexts.mu);
 	int i = index_of(ctx);
-	*out = i >= 0 ? contexts.at[i].stream[which] : NULL;
+	if (i >= 0) {
+		CUstream *own = &contexts.at[i].stream[which];
+		r = *own ? CUDA_SUCCESS : make_stream(own);
+		*out = *own;
+	}
 	pthread_mutex_unlock(&contexts.mu);
-	if (i < 0)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (*out)
-		return CUDA_SUCCESS;
-	CUresult r = make_stream(out);
-	if (r != CUDA_SUCCESS)
-		return r;
-	pthread_mutex_lock(&contexts.mu);
-	i = index_of(ctx);
-	if (i >= 0)
-		contexts.at[i].stream[which] = *out;
-	pthread_mutex_unlock(&contexts.mu);
-	return CUDA_SUCCESS;
+	return r;
 }
 
 CUcontext gw_primary_of(CUdevice dev)

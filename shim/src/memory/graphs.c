@@ -25,8 +25,6 @@ static struct {
 void gw_graphs_lock(void) { pthread_mutex_lock(&graphs.mu); }
 void gw_graphs_unlock(void) { pthread_mutex_unlock(&graphs.mu); }
 
-static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 /* The bytes that all take, if this one allocates more. The caller holds the lock. */
 static uint64_t plan(void *graph, uint64_t more)
 {
@@ -35,7 +33,7 @@ static uint64_t plan(void *graph, uint64_t more)
 	for (struct graph *g = graphs.first; g; g = g->next) {
 		uint64_t held = g->live + (graph && g->graph == graph ? more : 0);
 		live += g->live;
-		beyond = max(beyond, max(g->most, held) - held);
+		beyond = gw_max(beyond, gw_max(g->most, held) - held);
 	}
 	return live + beyond;
 }
@@ -57,24 +55,23 @@ static struct graph **find(void *graph)
 	return at;
 }
 
-bool gw_graph_alloc(void *graph, const struct gw_block *b, uint64_t reserved)
+void gw_graph_alloc(void *graph, const struct gw_block *b, uint64_t reserved)
 {
 	struct gw_block node = *b;
 	struct graph **at = find(graph), *g = *at;
 
-	if (!g) {
-		g = *at = calloc(1, sizeof *g);
-		if (g)
-			*g = (struct graph){.graph = graph, .ctx = b->ctx};
-	}
+	if (!g && (g = *at = calloc(1, sizeof *g)))
+		*g = (struct graph){.graph = graph, .ctx = b->ctx};
 	if (g) {
 		g->live += b->size;
-		g->most = max(g->most, g->live);
+		g->most = gw_max(g->most, g->live);
+		node.kind = GW_GRAPH;
+		node.owner = (uintptr_t)g;
+		gw_add(GW_ADDRESS, &node);
+	} else {
+		gw_disable("no memory for the registry");
 	}
 	gw_set_planned(plan(NULL, 0), reserved);
-	node.kind = GW_GRAPH;
-	node.owner = (uintptr_t)g;
-	return g && gw_add(GW_ADDRESS, &node);
 }
 
 void gw_graph_free(CUdeviceptr ptr)

@@ -24,12 +24,10 @@ static _Atomic uint64_t most;      /* of the limit of device memory */
 void gw_books_lock(void) { pthread_mutex_lock(&books.mu); }
 void gw_books_unlock(void) { pthread_mutex_unlock(&books.mu); }
 
-static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 /* Returns the bytes of pools, including the bytes about to be allocated from them. */
 static uint64_t pool_bytes(void)
 {
-	return max(books.bytes[GW_POOL] + books.reserved[GW_POOL_BYTES], books.pools_hold);
+	return gw_max(books.bytes[GW_POOL] + books.reserved[GW_POOL_BYTES], books.pools_hold);
 }
 
 static uint64_t fixed_bytes(void)
@@ -49,7 +47,7 @@ static uint64_t movable_bytes(void) { return managed_bytes() + books.bytes[GW_VM
  * to the invoker, and shown to the program. */
 static uint64_t device_bytes(void)
 {
-	uint64_t to_come = max(books.planned, books.graphs_hold) - books.graphs_hold;
+	uint64_t to_come = gw_max(books.planned, books.graphs_hold) - books.graphs_hold;
 
 	return movable_bytes() + fixed_bytes() + to_come;
 }

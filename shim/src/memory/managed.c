@@ -5,7 +5,9 @@
 #include "driver/resolve.h"
 #include "process/state.h"
 
-CUresult gw_alloc_plain(const struct gw_request *q, struct gw_given *given)
+static uint64_t asked(size_t bytes) { return bytes; }
+
+CUresult gw_alloc_plain(const struct gw_request *q, uint64_t cost, struct gw_given *given)
 {
 	given->kind = GW_PLAIN;
 	return q->pitched ? q->pitched(q->out, q->pitch, q->width, q->height, q->element) :
@@ -42,21 +44,18 @@ static bool moves(void)
 	return atomic_load_explicit(&known, memory_order_relaxed) != NO;
 }
 
-static uint64_t asked(size_t bytes) { return bytes; }
-
 static CUresult managed(const struct gw_request *q, uint64_t cost, struct gw_given *given)
 {
-	(void)cost;
 	if (!moves())
-		return gw_alloc_plain(q, given);
+		return gw_alloc_plain(q, cost, given);
 	CUresult r = GW_CALL(cuMemAllocManaged, q->out, q->bytes, ATTACH_GLOBAL);
 	given->kind = GW_MANAGED;
 	/* Out of memory is no refusal. */
 	if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
 		return r;
 	if (unsupported(r))
-		return gw_alloc_plain(q, given);
-	CUresult of_plain = gw_alloc_plain(q, given);
+		return gw_alloc_plain(q, cost, given);
+	CUresult of_plain = gw_alloc_plain(q, cost, given);
 	if (of_plain != CUDA_SUCCESS)
 		return r;
 	given->refusal = r;
@@ -78,3 +77,5 @@ static CUresult prefetch(const struct gw_block *b, uint64_t from, uint64_t to, b
 
 const struct gw_backend gw_managed_backend = {"managed", 0, asked, managed, moves};
 const struct gw_mover gw_managed_mover = {false, prefetch, NULL};
+
+const struct gw_backend gw_plain_backend = {"count", 1, asked, gw_alloc_plain, NULL};

@@ -44,8 +44,8 @@ void gw_graphs_unlock(void);
  * gw_graphs_lock. */
 uint64_t gw_graph_growth(void *graph, uint64_t bytes);
 /* The graph allocates a block, for which so many device bytes were reserved: they are
- * settled. False: no memory to record the block. The caller holds gw_graphs_lock. */
-bool gw_graph_alloc(void *graph, const struct gw_block *b, uint64_t reserved);
+ * settled. The caller holds gw_graphs_lock. */
+void gw_graph_alloc(void *graph, const struct gw_block *b, uint64_t reserved);
 /* A node frees the allocation of a graph's node. */
 void gw_graph_free(CUdeviceptr ptr);
 /* A graph was made executable: its memory is taken until both have ended. */

@@ -4,19 +4,22 @@
 #include <sys/mman.h>
 
 #include "memory/tree.h"
+#include "process/state.h"
 
 /* Guarded by gw_books_lock, like the nodes of tree.c. */
 static struct gw_node *root[GW_SPACES];
 static uint32_t last_id;
 
 /* The caller holds the lock. */
-static bool add(enum gw_space space, const struct gw_block *b)
+static void add(enum gw_space space, const struct gw_block *b)
 {
 	/* A base that is known already was freed in a way that we did not see. */
 	struct gw_node *old, *n = gw_node_new();
 
-	if (!n)
-		return false;
+	if (!n) {
+		gw_disable("no memory for the registry");
+		return;
+	}
 	n->b = *b;
 	n->b.id = ++last_id;
 	if (gw_movable(b))
@@ -27,25 +30,23 @@ static bool add(enum gw_space space, const struct gw_block *b)
 		gw_node_free(old);
 	}
 	gw_count_block(&n->b, true);
-	return true;
 }
 
-bool gw_add(enum gw_space space, const struct gw_block *b)
+void gw_add(enum gw_space space, const struct gw_block *b)
 {
 	gw_books_lock();
-	bool ok = add(space, b);
+	add(space, b);
 	gw_books_unlock();
-	return ok;
 }
 
-bool gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
+void gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
 	       const struct gw_block *b)
 {
 	gw_books_lock();
 	gw_unreserve(account, reserved);
-	bool ok = !b || add(space, b);
+	if (b)
+		add(space, b);
 	gw_books_unlock();
-	return ok;
 }
 
 /* Remove a node for good. The caller holds the lock. */

@@ -13,12 +13,12 @@
 enum gw_space { GW_ADDRESS, GW_HANDLE, GW_MEMORY, GW_SPAN, GW_SPACES };
 
 /* The reserved bytes become the block, or nothing if that is NULL, in one step: at no
- * time do both count. False as for gw_add. */
-bool gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
+ * time do both count. */
+void gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
 	       const struct gw_block *b);
 
-/* False: no memory for the registry; the block is not known then. */
-bool gw_add(enum gw_space space, const struct gw_block *b);
+/* Record a block. Without memory for the record the shim steps aside. */
+void gw_add(enum gw_space space, const struct gw_block *b);
 /* Remove the block that begins there. False: unknown. */
 bool gw_remove(enum gw_space space, uint64_t base, struct gw_block *out);
 /* Remove a mapping that begins within the range. False: there is none. */

@@ -2,9 +2,6 @@
 #include "memory/limits.h"
 #include "memory/registry.h"
 
-static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 void gw_set_dirty(void)
 {
 	gw_books_lock();
@@ -42,9 +39,9 @@ void gw_set_evicted(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
 	gw_books_lock();
 	struct gw_block *b = gw_movable_at(base, id);
 	if (b) {
-		to = min(to, b->size);
+		to = gw_min(to, b->size);
 		if (gw_evicted(b) && from <= b->evicted_to && to >= b->evicted_from)
-			set_evicted(b, min(from, b->evicted_from), max(to, b->evicted_to));
+			set_evicted(b, gw_min(from, b->evicted_from), gw_max(to, b->evicted_to));
 		else if (from < to && to - from > gw_evicted(b))
 			set_evicted(b, from, to);
 	}
@@ -57,7 +54,7 @@ void gw_set_resident(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
 	struct gw_block *b = gw_movable_at(base, id);
 	/* The driver moves whole pages. */
 	uint64_t lead = (base + from) % GW_PAGE;
-	from -= min(lead, from);
+	from -= gw_min(lead, from);
 	to += (GW_PAGE - (base + to) % GW_PAGE) % GW_PAGE;
 	if (b && from < b->evicted_to && to > b->evicted_from) {
 		uint64_t before = from > b->evicted_from ? from - b->evicted_from : 0;

@@ -135,8 +135,7 @@ void gw_span_fix(struct gw_span *s)
 	for (unsigned i = 0; !s->fixed && i < s->parts; i = gw_next_piece(s, i))
 		if (gw_find(GW_ADDRESS, gw_part_base(s, i), &b)) {
 			b.kind = GW_PLAIN;
-			if (!gw_add(GW_ADDRESS, &b)) /* in the place of the movable one */
-				gw_disable("no memory for the registry");
+			gw_add(GW_ADDRESS, &b); /* in the place of the movable one */
 		}
 	s->fixed = true;
 }
@@ -160,14 +159,12 @@ static void record(struct gw_span *s)
 
 	s->next = spans;
 	spans = s;
-	bool ok = gw_add(GW_SPAN, &all);
+	gw_add(GW_SPAN, &all);
 	for (unsigned i = 0; i < s->parts; i = gw_next_piece(s, i))
-		ok = gw_settle(GW_DEVICE_BYTES, gw_piece_bytes(s, i), GW_ADDRESS, &(struct gw_block){
+		gw_settle(GW_DEVICE_BYTES, gw_piece_bytes(s, i), GW_ADDRESS, &(struct gw_block){
 			.base = gw_part_base(s, i), .size = gw_piece_bytes(s, i), .kind = GW_VMM,
 			.ctx = s->ctx, .device = (int16_t)s->how.location.id,
-		}) && ok;
-	if (!ok)
-		gw_disable("no memory for the registry");
+		});
 }
 
 CUresult gw_span_make(struct gw_current h, uint64_t size, const struct gw_memprop *how,

@@ -102,7 +102,7 @@ static CUresult alloc(const struct gw_request *q, uint64_t reserved, struct gw_g
 	CUresult r;
 
 	if (!is_ours(h, q->bytes))
-		return gw_alloc_plain(q, given);
+		return gw_alloc_plain(q, reserved, given);
 	given->kind = GW_VMM;
 	gw_driver_lock();
 	begin();

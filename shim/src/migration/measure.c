@@ -6,8 +6,6 @@
 #include "memory/registry.h"
 #include "migration/refusal.h"
 
-static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* Make a context current to ask pools and graphs in, where the process has
  * any. The caller holds the driver lock. */
 static bool push_context_for_pools(void)
@@ -69,7 +67,7 @@ void gw_estimate_untouched(void)
 	for (size_t i = 0; i < n && sum > used; i++) {
 		if (!gw_comes_unseen(&list[i]))
 			continue;
-		uint64_t off = min(list[i].size - gw_evicted(&list[i]), surplus);
+		uint64_t off = gw_min(list[i].size - gw_evicted(&list[i]), surplus);
 		gw_set_untouched(list[i].base, list[i].id, off);
 		surplus -= off;
 	}
@@ -95,7 +93,7 @@ struct gw_totals gw_measure(bool at_rest)
 	if (at_rest && t.resident > t.listed)
 		used = device_used();
 	gw_driver_unlock();
-	t.resident = t.listed + min(t.resident - t.listed, used);
+	t.resident = t.listed + gw_min(t.resident - t.listed, used);
 	return t;
 }
 

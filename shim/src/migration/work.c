@@ -30,8 +30,6 @@ static uint64_t chunk_now; /* under the driver lock; 0: nothing was moved yet */
 /* The number of chunks before the lock is released for other threads. */
 enum { CHUNKS = 64 };
 
-static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* A part that is on its way until the stream has drained. */
 struct part {
 	uint64_t base, from, to;
@@ -52,7 +50,7 @@ struct chunk {
 
 static uint64_t chunk_most(void)
 {
-	return chunk_now ? chunk_now : min(gw_config.chunk, FIRST_CHUNK);
+	return chunk_now ? chunk_now : gw_min(gw_config.chunk, FIRST_CHUNK);
 }
 
 /* Learn from the time that a chunk took on the link. A chunk that took too long, or a
@@ -64,10 +62,10 @@ static void learn_chunk(uint64_t bytes, int64_t took)
 	if (took <= CHUNK_NS && bytes < chunk_most())
 		return;
 	uint64_t fits = (uint64_t)((double)bytes * CHUNK_NS / (double)took) / GW_PAGE * GW_PAGE;
-	fits = min(fits, 2 * bytes); /* parts that were there already took no time */
+	fits = gw_min(fits, 2 * bytes); /* parts that were there already took no time */
 	if (fits < GW_PAGE)
 		fits = GW_PAGE;
-	chunk_now = min(gw_config.chunk, fits);
+	chunk_now = gw_min(gw_config.chunk, fits);
 }
 
 void gw_work_begin(struct gw_work *w, const struct gw_order *order)
@@ -104,7 +102,7 @@ static bool next_part(const struct gw_work *w, const struct gw_block *b, uint64_
 {
 	if (!w->out) {
 		*from = b->evicted_from;
-		*to = min(b->evicted_to, prefetch_bytes(b));
+		*to = gw_min(b->evicted_to, prefetch_bytes(b));
 	} else if (b->evicted_to < b->size) {
 		*from = b->evicted_to;
 		*to = b->size;
@@ -247,7 +245,7 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 	bool last = !w->out || from == 0;
 	uint64_t all = to - from;
 	if (!mover->whole)
-		cut(w, &b, min(space, left), &from, &to);
+		cut(w, &b, gw_min(space, left), &from, &to);
 	last = last && to - from == all;
 	*p = (struct part){b.base, from, to, b.id, mover};
 	if (!w->out)

@@ -17,23 +17,13 @@ void gw_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Nanoseconds that only grow. */
 int64_t gw_clock(void);
 
-/*
- * What the environment set, read once:
- *   GPUWHISK_SHIM             managed (default), vmm, count or off
- *   GPUWHISK_SHIM_SOCKET      path of the invoker's socket; without it, off
- *   GPUWHISK_SHIM_LIMIT       bytes a process may use, until a LIMIT sets other
- *   GPUWHISK_SHIM_HOST_LIMIT  the same of pinned host memory
- *   GPUWHISK_SHIM_CHUNK       most bytes moved between two polls of the socket
- *   GPUWHISK_SHIM_ARENA       bytes that a container's processes may pin for moves by vmm
- *   GPUWHISK_SHIM_GATE_MS     that a launch waits for memory to come back
- *   GPUWHISK_SHIM_LOG         number of the descriptor to log on
- */
+/* What the environment set, read once; docs/shim.md lists the variables. */
 struct gw_config {
 	char mode[16];
 	char socket[108]; /* "" where the path is none that a socket can have */
 	uint64_t limit, host_limit; /* 0 is none */
 	uint64_t chunk;
-	uint64_t arena;
+	uint64_t arena; /* bytes that a container's processes may pin for moves by vmm */
 	uint64_t gate_ms;
 };
 extern struct gw_config gw_config;
