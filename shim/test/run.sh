@@ -4,7 +4,8 @@
 # drivers. PRELOAD-FIRST is a sanitizer's runtime. EMULATOR runs programs of
 # another processor, like "qemu-aarch64 -L /usr/aarch64-linux-gnu"; what this
 # machine's own programs do is left out then. SHORT=1 tries only how programs and
-# neighbours reach the newest driver. JOBS cases run side by side. Prints what failed,
+# neighbours reach the newest driver. JOBS cases run side by side. PART=1/3 tries each third
+# case, beginning with the first. Prints what failed,
 # and the last line is "N passed, N failed" with their names.
 set -u
 dir=$(cd "$1" && pwd)
@@ -12,7 +13,7 @@ runtime=${2:-}
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
-emulator=${EMULATOR:-} names=() most=${JOBS:-$(($(nproc) * 2))}
+emulator=${EMULATOR:-} part=${PART:-1/1} seen=0 names=() most=${JOBS:-$(($(nproc) * 2))}
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
 # At its end a program is given a while for races of the end, a second unless set.
 export TSAN_OPTIONS=atexit_sleep_ms=100:halt_on_error=0:exitcode=98:suppressions=$here/tsan.supp
@@ -23,6 +24,7 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 side() {
 	local name=$1
 	shift
+	((seen++ % ${part#*/} == ${part%/*} - 1)) || return 0
 	while (($(jobs -rp | wc -l) >= most)); do wait -n; done
 	names+=("$name")
 	work=$top/${#names[@]}
