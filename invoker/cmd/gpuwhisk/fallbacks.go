@@ -30,7 +30,9 @@ removed if others need the memory.
 The fallback survives restarts and lasts until it is cleared here. Clear an action after
 its libraries have changed, or after a device fault that it did not cause:
 
-  gpuwhisk fallbacks --clear guest/images/resize`
+  gpuwhisk fallbacks --clear guest/images/resize
+
+gpuwhisk standalone does not serve this list.`
 }
 
 // Validate refuses flags that contradict each other.

@@ -13,6 +13,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Config is the file of a store and its user.
@@ -55,8 +57,11 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("create store directory: %w", err)
 	}
 	db, err := bolt.Open(cfg.Path, 0o600, &bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return nil, fmt.Errorf("open store: another process has %s open: stop it, or use another directory (--data)", cfg.Path)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open store %s (is another process using it?): %w", cfg.Path, err)
+		return nil, fmt.Errorf("open store %s: %w", cfg.Path, err)
 	}
 	db.MaxBatchDelay = batchDelay
 	if cfg.Log == nil {

@@ -31,6 +31,15 @@ func serve(t testing.TB, path string) (*Store, *httptest.Server) {
 	return s, srv
 }
 
+// TestOpenNamesTheOtherProcess: a store that another process has open is not opened, and the
+// error has the way out.
+func TestOpenNamesTheOtherProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	serve(t, path)
+	_, err := Open(Config{Path: path})
+	check.ErrorContains(t, err, "another process has "+path+" open: stop it, or use another directory (--data)")
+}
+
 func client(t testing.TB, srv *httptest.Server) *kivik.Client {
 	t.Helper()
 	c, err := kivik.New("couch", srv.URL, couchdb.BasicAuth(testUser, testPassword), couchdb.OptionNoRequestCompression())
