@@ -154,15 +154,18 @@ static bool fits(uint64_t bytes)
 	return false;
 }
 
+bool block_plain(struct block *out, uint64_t bytes)
+{
+	CALL(cuMemAlloc_v2, &out->at, bytes);
+	*out = (struct block){.at = out->at, .bytes = bytes, .words = bytes / 4};
+	return true;
+}
+
 bool block_make(struct block *out, uint64_t bytes)
 {
 	bytes &= ~(uint64_t)3;
-	if (!fits(bytes))
+	if (!fits(bytes) || !block_plain(out, bytes))
 		return false;
-	CALL(cuMemAlloc_v2, &out->at, bytes);
-	out->bytes = bytes;
-	out->words = bytes / 4;
-	out->m = 0;
 	unused += bytes;
 	return true;
 }

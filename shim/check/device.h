@@ -37,6 +37,8 @@ struct block {
 
 /* Allocate a block, unless the device has less free. */
 bool block_make(struct block *out, uint64_t bytes);
+/* Allocate a block that stays unwritten, whatever the device reports as free. */
+bool block_plain(struct block *out, uint64_t bytes);
 bool block_free(struct block *b);
 /* Report whether the driver allocates so many bytes, whatever it reports as free. */
 bool block_taken(uint64_t bytes);

@@ -45,9 +45,8 @@ class Jax(lines.Worker):
         return free.value, total.value
 
     def sync(self):
-        for b in self.blocks:
-            if b.array is not None:
-                b.array.block_until_ready()
+        if self.block is not None and self.block.array is not None:
+            self.block.array.block_until_ready()
 
     def make(self, size):
         return lines.Block(None, size // 4)  # arrays here come to be with their contents

@@ -1,5 +1,5 @@
 """The common part of the workers in Python. As in worker.c, each order is a line and
-each answer is a line of JSON. Contents are words of 32 bits, i * m + b for the index
+each answer is a line of JSON, and a worker holds one block. Contents are words of 32 bits, i * m + b for the index
 i, so every word can be checked after any number of passes."""
 
 import json
@@ -58,7 +58,7 @@ class Worker:
     sync() and its workloads."""
 
     def __init__(self):
-        self.blocks, self.data = [], {}
+        self.block, self.data = None, {}
 
     def kept(self, name, make):
         """Return the data of a workload, which is made once."""
@@ -75,39 +75,53 @@ class Worker:
 
     def order_alloc(self, size):
         fits(size, self.memory()[0])
-        self.blocks.append(self.make(size))
+        self.block = self.make(size)
         self.sync()
-        return {"block": len(self.blocks) - 1}
-
-    def order_fill(self, block, seed):
-        self.blocks[block].seeded(seed)
-        self.fill(self.blocks[block])
         return {}
 
-    def order_work(self, block, passes):
+    def order_fill(self, seed):
+        self.block.seeded(seed)
+        self.fill(self.block)
+        return {}
+
+    def order_work(self, passes):
         for _ in range(passes):
-            self.a_pass(self.blocks[block])
-            self.blocks[block].passed()
+            self.a_pass(self.block)
+            self.block.passed()
         return {}
 
     def order_libraries(self):
         """Load the framework's libraries that functions use."""
         return {}
 
-    def order_check(self, block):
-        return {"mismatches": int(self.compare(self.blocks[block]))}
+    def order_check(self):
+        return {"mismatches": int(self.compare(self.block))}
 
-    def order_graph(self, block):
-        """Record a pass as a graph, once for each block."""
-        self.record(self.blocks[block])
+    def order_graph(self):
+        """Record a pass as a graph."""
+        self.record(self.block)
         return {}
 
-    def order_replay(self, block, times):
-        b = self.blocks[block]
+    def order_replay(self, times):
         for _ in range(times):
-            self.replay(b)
-            b.passed()
+            self.replay(self.block)
+            self.block.passed()
         return {}
+
+    def order_pin(self):
+        """Pin all threads to the last core that they may use, as worker.c does."""
+        core = max(os.sched_getaffinity(0))
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), {core})
+        return {}
+
+    def order_scale(self, want, verb, *numbers):
+        """Find out how often an order fits into the time. Its last number is left out."""
+        self.execute(verb, [*numbers, 1])  # loads the kernels
+        n, took = 1, 0
+        while (took := self.execute(verb, [*numbers, n])["ns"]) < want / 4 and n < 1 << 20:
+            n *= 4
+        return {"times": max(1, n * want // took)}
 
     def execute(self, verb, numbers):
         call = getattr(self, "order_" + verb, None)
@@ -133,6 +147,6 @@ def serve(pipe, worker, version, cuda):
         if not words:
             continue
         try:
-            reply(worker.execute(words[0], [int(w) for w in words[1:]]))
+            reply(worker.execute(words[0], [int(w) if w.isdigit() else w for w in words[1:]]))
         except Exception as e:  # whatever a framework raises is the answer
             reply({"error": "%s: %s" % (type(e).__name__, str(e)[:400])})

@@ -1,24 +1,31 @@
 /*
- * A program on the GPU that reads orders, one on each line. It answers each with a line of
- * JSON, which is {"error": "..."} if the order failed.
+ * A program on the GPU that reads orders, one on each line. It holds one block of memory and
+ * answers each order with a line of JSON, which is {"error": "..."} if the order failed.
  *
- *   alloc BYTES            {"block": its number}
- *   free BLOCK             {}
- *   fill BLOCK SEED        {"ns": time}
- *   work BLOCK PASSES      {"ns": time}
- *   check BLOCK            {"mismatches": wrong words, "words": all, "ns": time}
- *   graph BLOCK            {"ns": time}, records a pass as a graph
- *   replay BLOCK TIMES     {"ns": time} of so many launches of the block's graph
- *   info                   {"free": bytes, "total": bytes}
- *   fft BYTES PASSES       {"ns": time} on a block of its own
- *   gemm ROWS TIMES        {"ns": time} on matrices of its own
- *   loop LAUNCHES          {"ns": time} of so many kernels of little work
- *   take BYTES             {"took": 1} if the driver allocates so much memory, which is
- *                          freed at once; 0 if not
- *   copy BYTES             {"in": ns, "out": ns} of a copy of pinned memory each way
+ *   alloc BYTES       {}, makes the block
+ *   free              {}
+ *   fill SEED         {"ns": time, "speed": GB/s}
+ *   work PASSES       {"ns": time, "speed": GB/s}
+ *   check             {"mismatches": wrong words, "ns": time, "speed": GB/s}
+ *   graph             {"ns": time}, records a pass as a graph
+ *   replay TIMES      {"ns": time} of so many launches of the graph
+ *   info              {"free": bytes, "total": bytes}
+ *   fft BYTES PASSES  {"ns": time} on a block of its own
+ *   gemm ROWS TIMES   {"ns": time} on matrices of its own
+ *   loop LAUNCHES     {"ns": time} of so many kernels of little work
+ *   take BYTES MORE   {"given": 1, "refused": 0} if the driver allocates so much memory,
+ *                     which is freed at once; {"given": 0, "refused": 1} if not
+ *   hold BYTES        the same for a second block, which is written and kept; "note": why not
+ *   leave BYTES       {"held": bytes} that were allocated to leave so much free
+ *   copy BYTES        {"in": GB/s, "out": GB/s} of a copy of pinned memory each way
+ *   pin               {}, all threads to the last core that they may use
+ *   scale NS ORDER    {"times": how often the order fits into the time}; its last number is
+ *                     left out
  *
- * Its first line, without a command, describes the device.
+ * Its first line, without an order, describes the device.
  */
+#include <dirent.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +33,8 @@
 
 #include "device.h"
 
-enum { BLOCKS = 64 };
-
-static struct block blocks[BLOCKS];
-static unsigned used;
+static struct block block, second;
+static bool quiet; /* answers are kept back */
 
 /* Replace the characters that JSON would have to escape. */
 static const char *plain(char *text)
@@ -44,6 +49,8 @@ static void answer(const char *format, ...)
 {
 	va_list args;
 
+	if (quiet)
+		return;
 	va_start(args, format);
 	vprintf(format, args);
 	va_end(args);
@@ -53,10 +60,36 @@ static void answer(const char *format, ...)
 
 static void refuse(void) { answer("{\"error\": \"%s\"}", plain(trouble)); }
 
+static void fail(const char *why)
+{
+	snprintf(trouble, sizeof trouble, "%s", why);
+	refuse();
+}
+
+static void done(bool ok)
+{
+	if (ok)
+		answer("{}");
+	else
+		refuse();
+}
+
 static void timed(bool ok, int64_t began)
 {
 	if (ok)
 		answer("{\"ns\": %lld}", (long long)(now() - began));
+	else
+		refuse();
+}
+
+/* Answer an order that went over the whole block. */
+static void passed(bool ok, int64_t began, uint64_t passes)
+{
+	int64_t ns = now() - began;
+
+	if (ok)
+		answer("{\"ns\": %lld, \"speed\": %.3f}", (long long)ns,
+		       (double)(block.bytes * passes) / (double)ns);
 	else
 		refuse();
 }
@@ -76,26 +109,45 @@ static void hello(void)
 	       a.concurrent, a.avail, a.total);
 }
 
-static void make(uint64_t bytes)
-{
-	if (used == BLOCKS)
-		snprintf(trouble, sizeof trouble, "more than %d blocks", BLOCKS);
-	else if (block_make(&blocks[used], bytes)) {
-		answer("{\"block\": %u}", used++);
-		return;
-	}
-	refuse();
-}
-
-static void check(struct block *b)
+static void check(void)
 {
 	uint64_t wrong;
 	int64_t began = now();
+	bool ok = block_check(&block, &wrong);
+	int64_t ns = now() - began;
 
-	if (block_check(b, &wrong))
-		answer("{\"mismatches\": %llu, \"words\": %llu, \"ns\": %lld}",
-		       (unsigned long long)wrong, (unsigned long long)b->words,
-		       (long long)(now() - began));
+	if (ok)
+		answer("{\"mismatches\": %llu, \"ns\": %lld, \"speed\": %.3f}",
+		       (unsigned long long)wrong, (long long)ns, (double)block.bytes / (double)ns);
+	else
+		refuse();
+}
+
+/* Answer orders that may be refused. */
+static void taken(bool ok)
+{
+	answer("{\"given\": %d, \"refused\": %d}", ok, !ok);
+}
+
+static void held(bool ok)
+{
+	if (ok)
+		taken(ok);
+	else
+		answer("{\"given\": 0, \"refused\": 1, \"note\": \"refused by the driver: %s\"}",
+		       plain(trouble));
+}
+
+static void leave(uint64_t bytes)
+{
+	size_t avail, total;
+
+	if (!device_memory(&avail, &total))
+		refuse();
+	else if (avail <= bytes)
+		answer("{\"held\": 0}");
+	else if (block_plain(&second, avail - bytes))
+		answer("{\"held\": %llu}", (unsigned long long)second.bytes);
 	else
 		refuse();
 }
@@ -115,7 +167,8 @@ static void copies(uint64_t bytes)
 	int64_t in, out;
 
 	if (copy(bytes, &in, &out))
-		answer("{\"in\": %lld, \"out\": %lld}", (long long)in, (long long)out);
+		answer("{\"in\": %.3f, \"out\": %.3f}", (double)bytes / (double)in,
+		       (double)bytes / (double)out);
 	else
 		refuse();
 }
@@ -143,54 +196,99 @@ static void workload(const char *verb, uint64_t a, uint64_t b)
 	timed(ok && block_work(loop ? &tiny : &fft, (unsigned)(loop ? a : b)), began);
 }
 
+/* Programs that run in turns are compared, and the cores of a virtual machine differ by half,
+ * because their neighbours may be busy. */
+static void pin(void)
+{
+	cpu_set_t own, last;
+	DIR *threads = opendir("/proc/self/task");
+
+	sched_getaffinity(0, sizeof own, &own);
+	for (int core = 0; core < CPU_SETSIZE; core++)
+		if (CPU_ISSET(core, &own)) {
+			CPU_ZERO(&last);
+			CPU_SET(core, &last);
+		}
+	for (struct dirent *t; threads && (t = readdir(threads));)
+		if (atoi(t->d_name))
+			sched_setaffinity(atoi(t->d_name), sizeof last, &last);
+	closedir(threads);
+	answer("{}");
+}
+
 static bool is(const char *verb, const char *word) { return strcmp(verb, word) == 0; }
 
-static void on_block(const char *verb, struct block *b, uint64_t n)
+static void on_block(const char *verb, uint64_t n)
 {
 	int64_t began = now();
 
 	if (is(verb, "fill"))
-		timed(block_fill(b, (uint32_t)n), began);
+		passed(block_fill(&block, (uint32_t)n), began, 1);
 	else if (is(verb, "work"))
-		timed(block_work(b, (unsigned)n), began);
+		passed(block_work(&block, (unsigned)n), began, n);
 	else if (is(verb, "graph"))
-		timed(block_graph(b), began);
+		timed(block_graph(&block), began);
 	else if (is(verb, "replay"))
-		timed(block_replay(b, (unsigned)n), began);
+		timed(block_replay(&block, (unsigned)n), began);
 	else if (is(verb, "check"))
-		check(b);
-	else if (block_free(b))
-		answer("{}");
+		check();
+	else if (is(verb, "free"))
+		done(block_free(&block));
 	else
-		refuse();
-}
-
-static const char *spaced(const char *verb)
-{
-	static char text[40];
-
-	snprintf(text, sizeof text, " %s ", verb);
-	return text;
+		fail("unknown order");
 }
 
 static void execute(const char *verb, uint64_t a, uint64_t b)
 {
 	if (is(verb, "alloc"))
-		make(a);
+		done(block_make(&block, a));
 	else if (is(verb, "info"))
 		info();
 	else if (is(verb, "take"))
-		answer("{\"took\": %d}", block_taken(a));
+		taken(block_taken(a + b));
+	else if (is(verb, "hold"))
+		held(block_make(&second, a) && block_fill(&second, 1));
+	else if (is(verb, "leave"))
+		leave(a);
+	else if (is(verb, "pin"))
+		pin();
 	else if (is(verb, "copy"))
 		copies(a);
 	else if (is(verb, "fft") || is(verb, "gemm") || is(verb, "loop"))
 		workload(verb, a, b);
-	else if (!strstr(" fill work check graph replay free ", spaced(verb)))
-		answer("{\"error\": \"unknown: %.20s\"}", verb);
-	else if (a >= used || !blocks[a].at)
-		answer("{\"error\": \"no such block\"}");
+	else if (!block.at)
+		fail("there is no block");
 	else
-		on_block(verb, &blocks[a], b);
+		on_block(verb, a);
+}
+
+/* Carry out an order and return its time. An error is kept in trouble. */
+static int64_t silent(const char *verb, uint64_t a, uint64_t b)
+{
+	int64_t began = now();
+
+	quiet = true;
+	execute(verb, a, b);
+	quiet = false;
+	return now() - began;
+}
+
+static void scale(const char *line)
+{
+	unsigned long long want, a;
+	char verb[32];
+	bool sized = sscanf(line, "%*s %llu %31s %llu", &want, verb, &a) == 3;
+	uint64_t n = 1;
+	int64_t took;
+
+	trouble[0] = 0;
+	silent(verb, sized ? a : n, n); /* loads the kernels */
+	while ((took = silent(verb, sized ? a : n, n)) < (int64_t)want / 4 && n < 1 << 20)
+		n *= 4;
+	if (trouble[0])
+		refuse();
+	else
+		answer("{\"times\": %llu}", 1 + n * want / (uint64_t)(took + 1));
 }
 
 int main(void)
@@ -200,7 +298,11 @@ int main(void)
 	hello();
 	while (fgets(line, sizeof line, stdin)) {
 		unsigned long long a = 0, b = 0;
-		if (sscanf(line, "%31s %llu %llu", verb, &a, &b) >= 1)
+		if (sscanf(line, "%31s %llu %llu", verb, &a, &b) < 1)
+			continue;
+		if (is(verb, "scale"))
+			scale(line);
+		else
 			execute(verb, a, b);
 	}
 	return 0;

@@ -54,7 +54,7 @@ func withFunction(t *testing.T, code string) string {
 	t.Helper()
 	dir, built := t.TempDir(), shimtest.Build(t)
 	check.NoError(t, os.Mkdir(filepath.Join(dir, "check"), 0o755))
-	for _, name := range []string{"libgpuwhisk.so", "nvml", "check/worker", "check/pointers"} {
+	for _, name := range []string{"libgpuwhisk.so", "nvml", "check/worker", "check/pointers", "check/functions.py", "check/lines.py"} {
 		check.NoError(t, os.Symlink(filepath.Join(built, name), filepath.Join(dir, name)))
 	}
 	check.NoError(t, os.WriteFile(filepath.Join(dir, "check/gpufunc.py"), []byte(code), 0o600))

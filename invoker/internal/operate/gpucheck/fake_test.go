@@ -137,8 +137,8 @@ func TestFrameworks(t *testing.T) {
 		check.Equal(t, step.Verdict, Well, "%s: %s, %+v", name, step.Reason, step.Findings)
 	}
 	rows := r.step(t, "frameworks").Tables[0].Rows
-	if len(rows) != len(frameworks) {
-		t.Errorf("%d frameworks of %d: %v", len(rows), len(frameworks), rows)
+	if len(rows) != len(frameworks()) {
+		t.Errorf("%d frameworks of %d: %v", len(rows), len(frameworks()), rows)
 	}
 	for _, row := range rows {
 		beside := slices.ContainsFunc(r.step(t, "frameworks").Findings, func(f Finding) bool {
@@ -155,6 +155,8 @@ func TestFrameworks(t *testing.T) {
 		t.Errorf("%d workloads, want three of our own and three of a framework: %v", len(rows), rows)
 	}
 }
+
+func frameworks() []holder { return steps[slices.Index(Names(), "frameworks")].Holders }
 
 // The verdict is Below for a driver whose limits of control groups do not count managed
 // memory, because the invoker must not use such limits. The verdict is Well for a driver
@@ -207,9 +209,9 @@ func TestBrokenFrameworksAreReported(t *testing.T) {
 	s.Python, s.frameworks = python, true
 	step := runStep(t, s, "frameworks")
 	check.Equal(t, step.Verdict, Failed, "%s, %+v", step.Reason, step.Findings)
-	for _, h := range frameworks {
-		if !h.vmm {
-			check.Contains(t, step.Reason, h.name)
+	for _, h := range frameworks() {
+		if !h.VMM {
+			check.Contains(t, step.Reason, h.Name)
 		}
 	}
 }
@@ -227,6 +229,41 @@ func TestPointersPastTheShim(t *testing.T) {
 	step := runStep(t, s, "pointers")
 	check.Equal(t, step.Verdict, Failed)
 	check.Contains(t, step.Reason, "past the shim")
+}
+
+// A shim that hooks one way of looking a function up, and not the other, is found out.
+func TestPointersPastTheShimOneWay(t *testing.T) {
+	for way, other := range map[string]string{"dlsym": "cuGetProcAddress", "cuGetProcAddress": "dlsym"} {
+		s := small(t)
+		dir := t.TempDir()
+		check.NoError(t, os.Symlink(filepath.Join(s.Shim, "check"), filepath.Join(dir, "check")))
+		out, err := exec.Command("cc", "-shared", "-fPIC", "-DWAY=\""+way+"\"", "-o", filepath.Join(dir, shimFile), "testdata/half.c").CombinedOutput()
+		check.NoError(t, err, "%s", out)
+		s.Shim = dir
+		step := runStep(t, s, "pointers")
+		check.Equal(t, step.Verdict, Failed, "%s", step.Reason)
+		var past []string
+		for _, row := range step.Tables[1].Rows {
+			if row[0] == "cuMemAlloc_v2" {
+				past = append(past, row[1])
+			}
+		}
+		check.EqualSlices(t, past, []string{other})
+	}
+}
+
+// A hooked function that the driver has in a newer version than abi.def is below: programs
+// get it past the shim. Functions that are not hooked do not count.
+func TestNewerABIIsReported(t *testing.T) {
+	s := small(t)
+	const lookup = "static void *lookup(const char *name, int version, uint64_t flags)\n{"
+	s.FakeDriver = patched(t, lookup, "int cuMemAlloc_v3(void) { return 0; }\n"+lookup+
+		"\n\tif ((!strcmp(name, \"cuMemAlloc\") || !strcmp(name, \"cuCtxSynchronize\")) && version > 12000)\n\t\treturn (void *)cuMemAlloc_v3;")
+	step := runStep(t, s, "pointers")
+	check.Equal(t, step.Verdict, Below, "%s", step.Reason)
+	rows := step.Tables[2].Rows
+	check.Equal(check.Must(t), len(rows), 1, "%v", rows)
+	check.EqualSlices(t, rows[0], []string{"cuMemAlloc", "cuMemAlloc_v3"})
 }
 
 // A shim that makes launches slow is below.

@@ -4,8 +4,8 @@
 // every result is labelled as fake.
 //
 // The invoker does not use this package. The programs on the GPU are processes of their own
-// (shim/check); this package has the table of steps that drive and judge them. A step reads
-// as a script and ends at its first error, as a test does.
+// (shim/check). The steps are data: steps.yaml has the programs of each step, scripts with
+// orders for them, and judgements of their answers. This package carries the scripts out.
 //
 // Run returns when all goroutines and programs have ended.
 package gpucheck
@@ -78,9 +78,6 @@ func (s Settings) withDefaults() Settings {
 	s.Swap, s.Set, s.Rounds, s.RunTime = cmp.Or(s.Swap, d.Swap), cmp.Or(s.Set, d.Set), cmp.Or(s.Rounds, d.Rounds), cmp.Or(s.RunTime, d.RunTime)
 	s.Containers, s.Limit = cmp.Or(s.Containers, d.Containers), cmp.Or(s.Limit, d.Limit)
 	s.Goals, s.Python = cmp.Or(s.Goals, &goals), cmp.Or(s.Python, d.Python)
-	if s.Save == nil {
-		s.Save = func(*Report) {}
-	}
 	s.Progress, s.Log = cmp.Or(s.Progress, io.Discard), cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	return s
 }
@@ -117,54 +114,53 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 	defer loading.Wait()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Limit, errTime)
 	defer cancel()
-	if f.hasFrameworks() {
-		loading.Go(func() { f.preload(ctx) })
-	}
+	// The frameworks' files are then in the page cache when a step needs them. A step reports
+	// the error.
+	loading.Go(func() { _, _ = f.python(ctx, "import "+strings.Join(f.modules, ", ")) })
 	end := f.began.Add(s.Limit)
 	fmt.Fprintf(s.Progress, "%d steps, at most %v (budgets of %v)\n", len(of), s.Limit, budget)
 	r := f.report()
 	for _, st := range of {
-		budget -= st.budget
+		budget -= st.Budget
 		// The later steps keep their budgets, in a short check their share.
-		kept := min(budget, time.Duration(share(float64(budget), float64(budget+st.budget))*float64(time.Until(end))))
+		kept := min(budget, time.Duration(share(float64(budget), float64(budget+st.Budget))*float64(time.Until(end))))
 		r.Steps = append(r.Steps, f.step(ctx, st, end.Add(-kept)))
 		r.Seconds = time.Since(r.Started).Seconds()
 		r.judge()
-		s.Save(r)
+		if s.Save != nil {
+			s.Save(r)
+		}
 	}
 	return r, nil
 }
 
-// errTime is the cause of the end of a step's time.
-var errTime = errors.New("out of time")
-
 // step runs one step until its end and ends the programs that it started.
 func (f *fixture) step(ctx context.Context, st step, end time.Time) Result {
-	r := Result{Name: st.name, Title: st.title, Shows: st.shows}
-	fmt.Fprintf(f.s.Progress, "%-10s %s ...\n", st.name, st.title)
+	r := Result{Name: st.Name, Title: st.Title, Shows: st.Shows}
+	fmt.Fprintf(f.s.Progress, "%-10s %s ...\n", st.Name, st.Title)
 	began := time.Now()
 	ctx, cancel := context.WithDeadlineCause(ctx, end, errTime)
 	defer cancel()
-	t := &trial{fixture: f, Result: &r, ctx: ctx}
-	err := catch(func() {
-		if ctx.Err() != nil {
-			fail("the step did not begin")
-		}
-		st.run(t)
-	})
-	// At the end of the time, or after an interrupt, programs are killed, which causes
-	// other errors.
+	err := ctx.Err()
+	if err == nil {
+		err = f.play(ctx, st, &r)
+	}
+	// At the end of the time, or after an interrupt, programs are ended, which causes other
+	// errors.
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", pick(errors.Is(context.Cause(ctx), errTime), errTime, errInterrupted), err)
 	}
-	for _, p := range t.started {
-		p.end(0)
+	if err != nil && !errors.As(err, new(errSkip)) {
+		err = fmt.Errorf("step %s: %w (--only %[1]s repeats it, --skip %[1]s leaves it out)", st.Name, err)
 	}
 	r.Seconds = time.Since(began).Seconds()
 	r.conclude(err)
-	fmt.Fprintf(f.s.Progress, "%-10s %s in %.1f s: %s\n", st.name, r.Verdict, r.Seconds, cmp.Or(r.Reason, strings.Join(r.Says, " ")))
+	fmt.Fprintf(f.s.Progress, "%-10s %s in %.1f s: %s\n", st.Name, r.Verdict, r.Seconds, cmp.Or(r.Reason, strings.Join(r.Says, " ")))
 	return r
 }
 
-// errInterrupted means that the operator ended the check before the step had ended.
-var errInterrupted = errors.New("interrupted")
+// The causes of the end of a step that had not ended by itself.
+var (
+	errTime        = errors.New("out of time (--limit gives more)")
+	errInterrupted = errors.New("interrupted")
+)

@@ -12,32 +12,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 )
 
-// fit cuts a size so that the block fits twice into the host's free memory when it leaves
-// the device.
-func (t *trial) fit(want int64) int64 {
-	half := cmp.Or(t.s.HostMemory, hostFree()) / 2
-	switch {
-	case want <= half:
-		return want
-	case half < 64<<20:
-		skip("the host has %s free: too little to swap to", size(2*half))
-	}
-	cut := half &^ (1<<20 - 1)
-	t.remark("Cut from %s to %s altogether, because the host has %s free (--host-memory overrides that).", size(want), size(cut), size(2*half))
-	return cut
-}
-
 // hostFree is the memory of the host that this process may still use.
 func hostFree() int64 {
-	free := number(field("/proc/meminfo", "MemAvailable", ":"))
-	if limit := number(content("/sys/fs/cgroup/memory.max")); limit > 0 {
-		free = min(free, max(limit-number(content("/sys/fs/cgroup/memory.current")), 0))
+	free := bytesOf(field("/proc/meminfo", "MemAvailable", ":"))
+	if limit := bytesOf(content("/sys/fs/cgroup/memory.max")); limit > 0 {
+		free = min(free, max(limit-bytesOf(content("/sys/fs/cgroup/memory.current")), 0))
 	}
 	return free
 }
 
-// number reads bytes, or kB as /proc/meminfo has them. It returns 0 for other texts.
-func number(text string) int64 {
+// bytesOf reads bytes, or kB as /proc/meminfo has them. It returns 0 for other texts.
+func bytesOf(text string) int64 {
 	kb, inKB := strings.CutSuffix(text, " kB")
 	n, _ := strconv.ParseInt(kb, 10, 64)
 	return n << pick(inKB, 10, 0)
@@ -77,7 +62,7 @@ func (f *fixture) report() *Report {
 			{"NVML", f.witness},
 			{"machine", fmt.Sprintf("%s, kernel %s %s, %s, %d cores, %s", orUnknown(field("/etc/os-release", "PRETTY_NAME", "=")),
 				content("/proc/sys/kernel/osrelease"), runtime.GOARCH, orUnknown(field("/proc/cpuinfo", "model name", ":")),
-				runtime.NumCPU(), size(number(field("/proc/meminfo", "MemTotal", ":"))))},
+				runtime.NumCPU(), size(bytesOf(field("/proc/meminfo", "MemTotal", ":"))))},
 		},
 	}
 }
@@ -115,20 +100,6 @@ func (f *fixture) card() nvml.Card {
 		}
 	}
 	return nvml.Card{Memory: nvml.Memory{Used: -1}}
-}
-
-// used is how much of the card is in use. It is -1 if NVML does not report it.
-func (f *fixture) used() int64 { return f.card().Memory.Used }
-
-// listed is the memory that NVML lists for a process, with its context and libraries. It is
-// -1 if NVML does not list it.
-func (f *fixture) listed(pid int) int64 {
-	for _, p := range f.card().Processes {
-		if p.PID == pid {
-			return p.Bytes
-		}
-	}
-	return -1
 }
 
 // sameBus compares PCI addresses whose domains have four digits or eight.

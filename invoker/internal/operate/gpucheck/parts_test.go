@@ -3,8 +3,9 @@ package gpucheck
 import (
 	"context"
 	"errors"
-	"math"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,12 +27,14 @@ func script(ctx context.Context, t *testing.T, text string) (*program, error) {
 func TestProgramAnswers(t *testing.T) {
 	p, err := script(t.Context(), t, `echo '{"device": "D"}'; read l; echo "{\"block\": ${l#alloc }}"; read l; echo '{"error": "no memory"}'; echo on stderr >&2; read l; exit 3`)
 	check.NoError(t, err)
-	check.Equal(t, p.hello.Device, "D")
-	var a answer
-	check.NoError(t, catch(func() { a = p.ask("alloc %d", 7) }))
-	check.Equal(t, a.Block, 7)
-	check.ErrorContains(t, catch(func() { p.ask("fill") }), "no memory")
-	check.ErrorContains(t, catch(func() { p.ask("work") }), "ended (it printed: on stderr)")
+	check.Equal(t, string(p.hello), `{"device": "D"}`)
+	a, err := p.run("alloc", "7")
+	check.NoError(t, err)
+	check.Equal(t, a.numbers["block"], 7)
+	_, err = p.run("fill")
+	check.ErrorContains(t, err, "no memory")
+	_, err = p.run("work")
+	check.ErrorContains(t, err, "ended (it printed: on stderr)")
 }
 
 func TestProgramThatDoesNotAnswer(t *testing.T) {
@@ -51,12 +54,12 @@ func TestProgramThatAnswersNonsense(t *testing.T) {
 }
 
 func TestSomeMemoryIsLeftFree(t *testing.T) {
-	f := &fixture{device: answer{Free: 1000 << 20}}
+	f := &fixture{device: device{Free: 1000 << 20}, s: Settings{FakeDriver: "fake"}}
 	var s errSkip
-	if err := catch(func() { f.take(901 << 20) }); !errors.As(err, &s) {
+	if _, err := f.planned(step{Name: "pair", Block: block{Fake: 451 << 20}}); !errors.As(err, &s) {
 		t.Errorf("more than nine tenths of the free memory: %v", err)
 	}
-	if err := catch(func() { f.take(900 << 20) }); err != nil {
+	if _, err := f.planned(step{Name: "pair", Block: block{Fake: 450 << 20}}); err != nil {
 		t.Errorf("up to nine tenths of the free memory: %v", err)
 	}
 }
@@ -69,7 +72,7 @@ func TestBudgetsFitTheLimit(t *testing.T) {
 	some, less, err := Settings{Only: []string{"swap", "pair"}, Skip: []string{"pair"}}.chosen()
 	check.NoError(t, err)
 	check.Equal(check.Must(t), len(some), 1)
-	check.Equal(t, less, some[0].budget)
+	check.Equal(t, less, some[0].Budget)
 	_, _, err = Settings{Only: []string{"swap"}, Skip: []string{"swap"}}.chosen()
 	check.That(t, errors.Is(err, ErrCannotRun))
 }
@@ -101,38 +104,55 @@ func TestSameBus(t *testing.T) {
 	}
 }
 
-func TestHookedFunctionPastTheShim(t *testing.T) {
-	bare := []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: pointer{Is: "0x1"}, Asked: pointer{Is: "0x1"}}}
+// A typing error in steps.yaml is an error of the step, not a finding of 0.
+func TestFigureWithoutNumbers(t *testing.T) {
+	n := &numbers{named: map[string][]float64{"wrong.mismatches": {0}}}
+	var r Result
+	check.NoError(t, figure{Value: []string{"sum", "wrong.mismatches"}, What: "wrong words", Must: true}.judge(n, &r))
+	check.ErrorContains(t, figure{Value: []string{"sum", "wrong.mismatches", "worng.mismatches"}, What: "wrong words", Must: true}.judge(n, &r), "no worng.mismatches was measured")
+	check.Equal(t, len(r.Findings), 1)
+}
+
+func TestGoals(t *testing.T) {
 	for _, c := range []struct {
-		plainOf, askedOf string
-		want             Verdict
+		goal []string
+		v    string
+		met  bool
+		text string
 	}{
-		{shimFile, shimFile, Well},
-		{shimFile, "libcuda.so.1", Failed},
-		{"libcuda.so.1", shimFile, Failed},
+		{nil, "0", true, "0"},
+		{nil, "0.5", false, "0"},
+		{[]string{"exactly", "8"}, "8", true, "8"},
+		{[]string{"exactly", "8"}, "7", false, "8"},
+		{[]string{"at least", "0.9"}, "0.9", true, "at least 0.9"},
+		{[]string{"at least", "0.9"}, "0.89", false, "at least 0.9"},
+		{[]string{"at most", "2"}, "2", true, "at most 2"},
+		{[]string{"at most", "2"}, "2.1", false, "at most 2"},
+		{[]string{"more than", "0"}, "0", false, "more than 0"},
+		{[]string{"more than", "0"}, "1", true, "more than 0"},
 	} {
-		hooked := []entry{bare[0]}
-		hooked[0].Plain.Of, hooked[0].Asked.Of = c.plainOf, c.askedOf
-		var r Result
-		judgeHooked(&r, bare, hooked)
-		r.conclude(nil)
-		check.Equal(t, r.Verdict, c.want, "dlsym from %s, cuGetProcAddress from %s", c.plainOf, c.askedOf)
+		for _, must := range []bool{false, true} {
+			var r Result
+			f := figure{Value: []string{"last", c.v}, What: "it", Goal: c.goal, Must: must}
+			check.NoError(t, f.judge(&numbers{named: map[string][]float64{}}, &r))
+			check.Equal(t, r.Findings[0].Verdict, pick(c.met, Well, pick(must, Failed, Below)), "%+v", c)
+			check.Equal(t, r.Findings[0].Goal, c.text)
+		}
 	}
 }
 
-func TestNewerABIIsReported(t *testing.T) {
-	bare := []entry{
-		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: pointer{Is: "0x1", At: 1}, Newest: pointer{Is: "0x9", At: 9, Name: "cuMemAlloc_v3"}},
-		{Base: "cuInit", Export: "cuInit", Hook: true, Plain: pointer{Is: "0x2", At: 2}, Newest: pointer{Is: "0x2", At: 2, Name: "cuInit_alias"}},
-		{Base: "cuMemFree", Export: "cuMemFree_v2", Hook: true, Plain: pointer{Is: "0x3", At: 3}},                                   // the driver has no newer one
-		{Base: "cuCtxSynchronize", Export: "cuCtxSynchronize", Plain: pointer{Is: "0x4", At: 4}, Newest: pointer{Is: "0x8", At: 8}}, // not hooked
+func TestTextsWithNumbers(t *testing.T) {
+	n := &numbers{named: map[string][]float64{"a.ns": {3e6, 1e6, 2e6}, "b.speed": {9, 1, 3}, "c": {7}}}
+	for text, want := range map[string]string{
+		"${ms a.ns} ms, ${slowest a.ns} ms":         "2.00 ms, 3.00 ms",
+		"${gbs b.speed[0]} then ${gbs b.speed[1:]}": "9.0 then 2.0",
+		"take $c $a.ns": "take 7 2000000",
+		"${share d} of ${count d} in ${size d}, 1 $ 1": "unknown of 0 in 0 B, 1 $ 1",
+		"${size c}, ${count a.ns}, ${seconds a.ns}":    "7 B, 6000000, 0.01",
+		"${late a.ns}": "3.00",
+	} {
+		check.Equal(t, n.expand(text), want)
 	}
-	var r Result
-	judgeNewest(&r, bare)
-	r.conclude(nil)
-	check.Equal(t, r.Verdict, Below)
-	check.Equal(check.Must(t), len(r.Tables[0].Rows), 1)
-	check.Equal(t, r.Tables[0].Rows[0][1], "cuMemAlloc_v3")
 }
 
 // Pages that the driver keeps until they are asked for are no fault once another
@@ -140,20 +160,36 @@ func TestNewerABIIsReported(t *testing.T) {
 func TestKeptPagesThatAreGivenAreWell(t *testing.T) {
 	goals := RealGoals()
 	f := &fixture{s: Settings{Goals: &goals}, witness: "no NVML"}
+	swap := steps[slices.Index(Names(), "swap")]
+	swap.Block = block{Fake: 1 << 20}
+	f.s.FakeDriver, f.s.Reclaim, f.device.Free = "fake", true, 1<<30
+	p, err := f.planned(swap)
+	check.NoError(t, err)
 	for _, c := range []struct {
-		s    left
-		want Verdict
+		free, byNVML float64 // share of the block; below 0: not reported
+		given        float64
+		want         Verdict
 	}{
-		{left{least: 1, leastNVML: 1}, Well},
-		{left{least: 1, leastNVML: 0}, Below},
-		{left{least: 0, leastNVML: 0}, Below},
-		{left{least: 0, leastNVML: math.Inf(1), asked: true}, Below},
-		{left{least: 0, leastNVML: 0, asked: true, given: true}, Well},
+		{1, 1, 0, Well},
+		{1, 0, 0, Below},
+		{0, 0, 0, Below},
+		{0, -1, 0, Below},
+		{1, -1, 0, Well},
+		{0, 0, 1, Well},
 	} {
+		n := &numbers{named: map[string][]float64{"full.free": {0, 0}, "empty.free": {1 << 20, c.free * (1 << 20)}, "given.given": {c.given}, "given.refused": {1 - c.given}}}
+		if c.byNVML >= 0 {
+			n.named["full.used"], n.named["empty.used"] = []float64{1 << 20, 1 << 20}, []float64{0, (1 - c.byNVML) * (1 << 20)}
+		}
 		var r Result
-		(&trial{fixture: f, Result: &r}).judgeLeft(c.s)
+		for _, figure := range p.Trials[0].Figures {
+			if figure.Key != "moved" && figure.Key != "stays" && (figure.What == "" || strings.Contains(figure.What, "free after an eviction")) {
+				check.NoError(t, figure.judge(n, &r))
+			}
+		}
 		r.conclude(nil)
-		check.Equal(t, r.Verdict, c.want, "%+v", c.s)
+		check.Equal(t, len(r.Findings), pick(c.byNVML < 0, 1, 2))
+		check.Equal(t, r.Verdict, c.want, "%+v", c)
 	}
 }
 
@@ -163,7 +199,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"ns": -1, "in": [1]}`))
 	f.Add([]byte(`nonsense`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		_ = decode(line, &answer{})
-		_ = decode(line, &entry{})
+		a, err := decode(line)
+		check.That(t, err != nil || a.Error == "" && a.numbers != nil)
 	})
 }

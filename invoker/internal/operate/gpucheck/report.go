@@ -77,62 +77,20 @@ type Finding struct {
 }
 
 // Text is the finding's value with its unit.
-func (f Finding) Text() string { return pick(f.Unit == "share", percent(f.Value), fmt.Sprint(f.Value)) }
+func (f Finding) Text() string { return pick(f.Unit == "share", percent(f.Value), plain(f.Value)) }
 
 // Table has measurements, row by row.
 type Table struct {
+	Label   string     `json:"-"` // of the answers whose rows it has; empty: it has the rows of phases
 	Title   string     `json:"title"`
 	Columns []string   `json:"columns"`
 	Rows    [][]string `json:"rows"`
-}
-
-func (t *Table) row(values ...any) {
-	cells := make([]string, len(values))
-	for i, v := range values {
-		cells[i] = fmt.Sprint(v)
-	}
-	t.Rows = append(t.Rows, cells)
-}
-
-func (r *Result) table(title string, columns ...string) *Table {
-	t := &Table{Title: title, Columns: columns}
-	r.Tables = append(r.Tables, t)
-	return t
-}
-
-func (r *Result) remark(format string, args ...any) {
-	r.Remarks = append(r.Remarks, fmt.Sprintf(format, args...))
-}
-
-func (r *Result) say(format string, args ...any) {
-	r.Says = append(r.Says, fmt.Sprintf(format, args...))
-}
-
-// judge adds a finding that is well, or below its goal.
-func (r *Result) judge(what string, value float64, unit, goal string, met bool) {
-	r.Findings = append(r.Findings, Finding{what, value, unit, goal, pick(met, Well, Below)})
-}
-
-// must adds a finding that is well or failed.
-func (r *Result) must(what string, value float64, unit, goal string, met bool) {
-	r.Findings = append(r.Findings, Finding{what, value, unit, goal, pick(met, Well, Failed)})
-}
-
-// none adds a finding of a count that must be 0.
-func (r *Result) none(what string, count int64) { r.must(what, float64(count), "", "0", count == 0) }
-
-// all adds a finding of a count that must be complete.
-func (r *Result) all(what string, count, of int) {
-	r.must(what, float64(count), "", fmt.Sprint(of), count == of)
 }
 
 // errSkip means that a step cannot run here.
 type errSkip struct{ reason string }
 
 func (e errSkip) Error() string { return e.reason }
-
-// skip ends a step that cannot run here.
-func skip(format string, args ...any) { require(errSkip{fmt.Sprintf(format, args...)}) }
 
 // conclude gives a step the worst verdict of its findings and its error.
 func (r *Result) conclude(err error) {

@@ -128,6 +128,14 @@ func TestStatistics(t *testing.T) {
 	for q, want := range map[float64]float64{0: 1, 0.25: 2, 0.9: 5, 1: 5} {
 		check.Equal(t, quantile(q, xs), want, "quantile %g", q)
 	}
-	check.Equal(t, rate(2e9, 500*time.Millisecond), 4, "2 GB in half a second")
-	check.Equal(t, rate(1, 0), 0, "rate in no time")
+	check.Equal(t, share(4, 2), 2, "a share")
+	check.Equal(t, share(1, 0), 0, "a share of nothing")
+	check.Equal(t, values["ratio"]([]float64{1, 4, 9}, []float64{2, 2, 3}), 2, "median of ratios")
+	check.Equal(t, values["gain"]([]float64{1, 2}, []float64{5, 3}), 1, "least gain")
+	check.Equal(t, values["longer"]([]float64{3, 3, 9}, []float64{2, 1, 2}), 0.5, "longer by the medians")
+	for _, kind := range []string{"low", "high"} {
+		check.Equal(t, values[kind]([]float64{3, 3, 3}, []float64{2, 2}), 0.5, "%s end of the interval of equal times", kind)
+	}
+	low, high := values["low"]([]float64{3, 4, 5, 6}, []float64{4}), values["high"]([]float64{3, 4, 5, 6}, []float64{4})
+	check.That(t, -0.25 <= low && low < 0.125 && 0.125 < high && high <= 0.5, "interval %g to %g", low, high)
 }

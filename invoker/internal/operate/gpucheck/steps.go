@@ -1,101 +1,126 @@
 package gpucheck
 
 import (
+	_ "embed"
 	"fmt"
-	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"text/template"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
-// step is one part of the check. shows describes its measurements for the report. budget is
-// the time that is kept for it; it is several times what the step takes on an H200. run
-// starts programs of shim/check, gives them orders, and judges their answers.
+// step is one part of the check. steps.yaml has the steps and explains their fields.
 type step struct {
-	name, title, shows string
-	budget             time.Duration
-	run                func(*trial)
+	Name, Title, Shows string
+	Budget             time.Duration
+	Plan               string // empty: the step's name
+	Block              block
+	Rounds, Moves      int // rounds of a measurement, 0: those of the settings; rounds of moves
+	Holders            []holder
 }
 
-// steps in the order of running: short steps that find most come first.
-var steps = []step{
-	{"pointers", "Both ways of looking a function up",
-		"the pointer of each line of shim/abi.def by dlsym and by cuGetProcAddress, without and under the shim; functions past the shim, and ABIs of hooked functions that are newer than the table",
-		10 * time.Second, checkPointers},
-	{"swap", "A block swapped out and in",
-		"a block of up to 8 GiB that moves as managed memory: wrong words, GB/s each way beside copies of pinned memory, and the share of the block that is free for others afterwards",
-		50 * time.Second, moves{upTo(math.MaxInt64, 40), 6, []holder{{name: "managed memory", speed: true, left: true}}}.run},
-	{"fresh", "First touch of fresh managed memory",
-		"GB/s of a kernel that writes a fresh block, and writes it again, with plain memory and with managed memory under the shim; GB/s of the block's first way out; wrong words",
-		30 * time.Second, checkFresh},
-	{"large", "A block above 8 GiB",
-		"a block of 12 GiB that goes out and in: wrong words, GB/s each way beside copies of pinned memory",
-		40 * time.Second, moves{above8GiB, 3, []holder{{name: "managed memory", speed: true}}}.run},
-	{"graph", "A graph across a move",
-		"graphs that a C program recorded before its memory moved, and after: wrong words after replays that fault the memory in, and after a prefetch",
-		15 * time.Second, moves{upTo(1<<30, 5), 0, []holder{{name: "managed memory", graphs: 2}}}.run},
-	{"vmm", "Mapped handles beside managed memory",
-		"a block that moves as managed memory, and as mapped handles (whisk.gpu.memory=vmm): wrong words, also below a recorded graph, GB/s each way beside copies of pinned memory, the share of the block that is free for others afterwards",
-		60 * time.Second, moves{upTo(math.MaxInt64, 20), 6, []holder{
-			{name: "managed memory", graphs: 1},
-			{name: "mapped handles", env: vmm, vmm: true, graphs: 1, speed: true, left: true},
-		}}.run},
-	{"pair", "Two processes on one device",
-		"ms of a run of each while the other's memory goes and comes, then of both at once; wrong words",
-		30 * time.Second, func(t *trial) { checkPair(t) }},
-	{"mps", "Two processes on one device by MPS",
-		"the same as clients of an MPS daemon that runs already, and a limit of memory",
-		30 * time.Second, checkMPS},
-	{"prefetch", "Prefetch against plain faulting",
-		"ms of containers in turns with two thirds of the memory that they need (the paper's figure): never swapped, prefetched ahead, faulted in",
-		110 * time.Second, checkPrefetch},
-	{"overhead", "Overhead of the shim",
-		"ms of FFT, GEMM and a loop of small kernels without and under the shim in turns, by kernels of the check and of the first framework that is there",
-		50 * time.Second, checkOverhead},
-	{"frameworks", "Moves under frameworks",
-		"a block in PyTorch (three allocators), CuPy (two pools) and JAX, and by mapped handles: which memory moves and which stays on the card, wrong words, also below a recorded graph, GB/s, and the MiB that NVML lists beside the counted memory",
-		50 * time.Second, moves{upTo(1<<30, 5), 2, frameworks}.run},
-	{"cgroups", "NVML, control groups and managed memory",
-		"whether NVML lists managed memory for its process; whether the memory limits of control groups (NVML 13.4) count managed memory and hold",
-		15 * time.Second, checkCgroups},
-	{"end-to-end", "Functions through gpuwhisk standalone",
-		"two Python functions with kernels of their own in process mode: right results, and ms of each phase by their records",
-		20 * time.Second, func(t *trial) { checkFunctions(t, false) }},
-	{"pressure", "Functions that together exceed the card",
-		"the same where the card has room for one and a half functions, so that the invoker must move their memory",
-		30 * time.Second, func(t *trial) { checkFunctions(t, true) }},
+// block is the size of a block of device memory.
+type block struct {
+	Most, Percent, Count, Above, Fake int64
+	Setting                           string
+	Containers                        bool
 }
 
-// vmm is the environment of programs whose memory is mapped handles.
-var vmm = []string{"GPUWHISK_SHIM=vmm"}
-
-// torch sets PyTorch's allocator, by its newer name and its older one.
-func torch(conf string) []string {
-	return []string{"PYTORCH_ALLOC_CONF=" + conf, "PYTORCH_CUDA_ALLOC_CONF=" + conf}
+// holder is a program that holds a block of device memory.
+type holder struct {
+	Name, Module string   // the module is its framework's; empty: worker.c
+	Env          []string // beside the check's
+	Stays        string   // why the block stays on the card; empty: the whole block must move
+	VMM          bool     // the block must be back before a kernel runs, so no kernel faults it in
+	Graphs       int      // graphs of the block that are replayed across a move
+	Speed, Left  bool     // judged: the speed of moves, and the memory that is free after a move
 }
 
-const (
-	inPool   = "it is in a pool of the driver"
-	byHandle = "the program maps it by cuMemCreate itself"
-)
+// plan is a step for this card: programs, scripts for them, and judgements of what their
+// answers have measured.
+type plan struct {
+	Memory   struct{ Blocks, Bytes int64 }
+	Programs map[string]guest
+	Tables   []*Table
+	Trials   []trial
+	Remarks  []string
 
-// frameworks are the ways to device memory that frameworks take. JAX's worker records no
-// graphs.
-var frameworks = []holder{
-	{name: "PyTorch, default allocator", module: "torch", graphs: 1},
-	{name: "PyTorch, default allocator, mapped handles", module: "torch", env: vmm, vmm: true, graphs: 1},
-	{name: "PyTorch, expandable segments", module: "torch", env: torch("expandable_segments:True"), stays: byHandle, graphs: 1},
-	{name: "PyTorch, cudaMallocAsync", module: "torch", env: torch("backend:cudaMallocAsync"), stays: inPool, graphs: 1},
-	{name: "CuPy, default pool", module: "cupy", graphs: 1},
-	{name: "CuPy, default pool, mapped handles", module: "cupy", env: vmm, vmm: true, graphs: 1},
-	{name: "CuPy, asynchronous pool", module: "cupy", env: []string{"GPUWHISK_CHECK_POOL=async"}, stays: inPool, graphs: 1},
-	{name: "JAX", module: "jax", env: []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false"}, stays: byHandle},
+	Skip, Silent string
 }
+
+type guest struct {
+	Name         string   // in errors
+	Command, Env []string // an empty command is worker.c
+	Shim         bool
+	Silent       bool // its shim need not connect
+}
+
+type trial struct {
+	Name    string // begins errors
+	Ends    []string
+	Figures []figure
+	Phases  []struct {
+		Label, Script string
+		Times         int
+		Row           []string
+	}
+	Says, Remarks []sentence
+}
+
+type sentence struct{ When, Text string }
+
+//go:embed steps.yaml
+var stepsText string
+
+var stepsTemplate = template.Must(template.New("steps.yaml").Option("missingkey=error").Funcs(template.FuncMap{
+	"list": func(of ...string) []string { return of },
+	"size": func(v any) string { return size(int64(number(v))) },
+	"div":  func(a, b any) int64 { return int64(number(a)) / int64(number(b)) },
+	"mod":  func(a, b any) int64 { return int64(number(a)) % int64(number(b)) },
+	"add": func(of ...any) (sum int64) {
+		for _, v := range of {
+			sum += int64(number(v))
+		}
+		return sum
+	},
+	"mul": func(a, b any) int64 { return int64(number(a) * number(b)) },
+}).Parse(stepsText))
+
+// number is a number of any type.
+func number(v any) float64 {
+	n, _ := strconv.ParseFloat(fmt.Sprint(v), 64)
+	return n
+}
+
+// render executes a template of steps.yaml with facts and reads its text.
+func render(name string, facts map[string]any, out any) error {
+	var text strings.Builder
+	err := stepsTemplate.ExecuteTemplate(&text, name, facts)
+	if err == nil {
+		decoder := yaml.NewDecoder(strings.NewReader(text.String()))
+		decoder.KnownFields(true)
+		err = decoder.Decode(out)
+	}
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	return nil
+}
+
+var steps = func() (all []step) {
+	if err := render("steps", nil, &all); err != nil {
+		panic(err) // the table is part of the program
+	}
+	return all
+}()
 
 // Names are the steps' names, in order.
 func Names() (out []string) {
 	for _, s := range steps {
-		out = append(out, s.name)
+		out = append(out, s.Name)
 	}
 	return out
 }
@@ -104,7 +129,7 @@ func Names() (out []string) {
 func Help() string {
 	var b strings.Builder
 	for _, s := range steps {
-		fmt.Fprintf(&b, "  %-11s %s (%v)\n", s.name, s.shows, s.budget)
+		fmt.Fprintf(&b, "  %-11s %s (%v)\n", s.Name, s.Shows, s.Budget)
 	}
 	return b.String()
 }
@@ -117,8 +142,8 @@ func (s Settings) chosen() (of []step, budget time.Duration, err error) {
 		}
 	}
 	for _, st := range steps {
-		if (len(s.Only) == 0 || slices.Contains(s.Only, st.name)) && !slices.Contains(s.Skip, st.name) {
-			of, budget = append(of, st), budget+st.budget
+		if (len(s.Only) == 0 || slices.Contains(s.Only, st.Name)) && !slices.Contains(s.Skip, st.Name) {
+			of, budget = append(of, st), budget+st.Budget
 		}
 	}
 	if len(of) == 0 {

@@ -85,10 +85,10 @@ class Driver(lines.Worker):
         return self.busy(launches)
 
     def busy(self, times):
-        if not self.blocks:
+        if self.block is None:
             self.order_alloc(4096)
-            self.order_fill(0, 1)
-        return self.order_work(0, times)
+            self.order_fill(1)
+        return self.order_work(times)
 
 
 lines.serve(pipe, Driver(), "0", "0")
