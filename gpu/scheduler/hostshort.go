@@ -238,10 +238,10 @@ func (s *Scheduler) yields(f *flow) bool {
 // a revision but host memory and a token, and no container that would do.
 func (s *Scheduler) lacksOnlyHost(devices []*device, rev *revision) bool {
 	for _, dev := range devices {
-		if dev.lost != "" || !s.hasSlot(dev) {
+		if dev.lost != "" || s.lacks(dev, rev, nil, s.need(dev, rev, nil))&^sched.LacksHost != 0 {
 			continue
 		}
-		if own, _, _ := s.serving(dev, rev); own == nil && s.hasAll(dev, rev) {
+		if own, _, _ := s.serving(dev, rev); own == nil {
 			return true
 		}
 	}

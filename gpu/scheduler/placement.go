@@ -136,13 +136,6 @@ func (s *Scheduler) hasMemory(dev *device, own *container, need gpu.MemoryReques
 	return dev.ledger.Possible(own.id, need)
 }
 
-// hasAll reports whether the device has the memory for a new container of a revision and its
-// first run, and the limit of its namespace permits that.
-func (s *Scheduler) hasAll(dev *device, rev *revision) bool {
-	need := s.need(dev, rev, nil)
-	return need.Bytes+need.Context > s.largest || s.permits(dev, rev, nil, need) && !s.unfit(dev, need) && s.hasMemory(dev, nil, need)
-}
-
 // unfit reports whether a run would not fit on the device even if nothing else ran there: the
 // device is too small, or foreign memory takes too much. A run that fits no device at all is
 // let through, to be refused with a reason.
