@@ -29,9 +29,6 @@ type Config struct {
 	// together, for every flow (the paper's ablation).
 	TTLGlobal bool
 
-	// Smoothing is the weight of a new sample in the estimates of service
-	// and inter-arrival times, after the first.
-	Smoothing float64
 	// InitialCharge is the estimate of a function never seen to finish; 0
 	// means a tenth of T. It is never below 1 ms.
 	InitialCharge time.Duration `key:"whisk.gpu.initial-charge" default:"0 seconds" doc:"estimated service of a function that never finished; 0 means a tenth of the overrun"`
@@ -74,7 +71,6 @@ func Defaults(policy string) (Config, bool) {
 		TTLAlpha:     2,
 		TTLMin:       100 * time.Millisecond,
 		TTLMax:       10 * time.Minute,
-		Smoothing:    0.2,
 		DeficitLimit: 4,
 		Correct:      true,
 		Namespaces:   true,
@@ -124,7 +120,6 @@ func (c Config) validate() error {
 		min, max float64
 	}{
 		{"TTLAlpha", c.TTLAlpha, 0, 1000},
-		{"Smoothing", c.Smoothing, 0.001, 1},
 		{"DeficitLimit", c.DeficitLimit, 0.001, 1e6},
 		{"MaxFlows", float64(c.MaxFlows), 1, maxFlows},
 	} {

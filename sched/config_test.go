@@ -21,8 +21,6 @@ func TestBadConfig(t *testing.T) {
 		{func(c *Config) { c.TTLAlpha = -0.5 }, []string{"TTLAlpha", "-0.5"}},
 		{func(c *Config) { c.TTLMin = -time.Second }, []string{"TTLMin", "-1s"}},
 		{func(c *Config) { c.TTLMax = c.TTLMin - 1 }, []string{"TTLMax", "99.999999ms"}},
-		{func(c *Config) { c.Smoothing = 0 }, []string{"Smoothing", "=0"}},
-		{func(c *Config) { c.Smoothing = 1.5 }, []string{"Smoothing", "1.5"}},
 		{func(c *Config) { c.InitialCharge = -1 }, []string{"InitialCharge", "-1ns"}},
 		{func(c *Config) { c.FixedCharge = -1 }, []string{"FixedCharge", "-1ns"}},
 		{func(c *Config) { c.DeficitLimit = 0 }, []string{"DeficitLimit", "=0"}},

@@ -83,7 +83,7 @@ func (s *Scheduler) Revised(now time.Duration, id FlowID) {
 // learn moves the estimate of the flow's service.
 func (s *Scheduler) learn(f *flow, service int64) {
 	f.served++
-	f.estimate = max(s.smooth(f.estimate, service, !f.known), leastEstimate)
+	f.estimate = max(smooth(f.estimate, service, !f.known), leastEstimate)
 	f.known = true
 }
 

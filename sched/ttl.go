@@ -6,19 +6,23 @@ import "time"
 func (s *Scheduler) arrival(f *flow) {
 	if f.lastSeen != never {
 		gap := s.now - f.lastSeen
-		f.iat = s.smooth(f.iat, gap, f.iat < 0)
-		s.iat = s.smooth(s.iat, gap, !s.iatSeen)
+		f.iat = smooth(f.iat, gap, f.iat < 0)
+		s.iat = smooth(s.iat, gap, !s.iatSeen)
 		s.iatSeen = true
 	}
 	f.lastSeen = s.now
 }
 
+// smoothing is the weight of a new sample in the estimates of service and inter-arrival
+// times, after the first.
+const smoothing = 0.2
+
 // smooth moves an average towards a sample; the first sample is the average.
-func (s *Scheduler) smooth(average, sample int64, first bool) int64 {
+func smooth(average, sample int64, first bool) int64 {
 	if first {
 		return sample
 	}
-	return average + int64(s.cfg.Smoothing*float64(sample-average))
+	return average + int64(smoothing*float64(sample-average))
 }
 
 // ttl is how long the flow stays active once empty. Before an inter-arrival

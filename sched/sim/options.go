@@ -37,7 +37,6 @@ type Options struct {
 	TTLMin        *time.Duration `group:"Policy" name:"ttl-min" placeholder:"100ms" help:"Least TTL."`
 	TTLMax        *time.Duration `group:"Policy" name:"ttl-max" placeholder:"10m" help:"Largest TTL. With --ttl-min of the same value: one TTL for all."`
 	TTLGlobal     *bool          `negatable:"" group:"Policy" name:"ttl-global" help:"Use one inter-arrival time for all flows."`
-	Smoothing     *float64       `group:"Policy" placeholder:"0.2" help:"Weight of a new sample in the estimates of service and inter-arrival time."`
 	InitialCharge *time.Duration `group:"Policy" placeholder:"T/10" help:"Charge of a function that never finished."`
 	FixedCharge   *time.Duration `group:"Policy" placeholder:"off" help:"Charge every run this time instead of its estimate."`
 	CountSetup    *bool          `negatable:"" group:"Policy" help:"Count set-up as service."`
@@ -118,7 +117,6 @@ func (o Options) copyTo(p *Params) {
 	set(&c.TTLMin, o.TTLMin)
 	set(&c.TTLMax, o.TTLMax)
 	set(&c.TTLGlobal, o.TTLGlobal)
-	set(&c.Smoothing, o.Smoothing)
 	set(&c.InitialCharge, o.InitialCharge)
 	set(&c.FixedCharge, o.FixedCharge)
 	set(&c.CountSetup, o.CountSetup)

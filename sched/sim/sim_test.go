@@ -280,7 +280,6 @@ func TestBadParametersNameTheFlag(t *testing.T) {
 		"--ttl-alpha":       func(p *Params) { p.Sched.TTLAlpha = nan },
 		"--ttl-min":         func(p *Params) { p.Sched.TTLMin = -1 },
 		"--ttl-max":         func(p *Params) { p.Sched.TTLMax = -1 },
-		"--smoothing":       func(p *Params) { p.Sched.Smoothing = 2 },
 		"--initial-charge":  func(p *Params) { p.Sched.InitialCharge = -1 },
 		"--fixed-charge":    func(p *Params) { p.Sched.FixedCharge = -1 },
 		"--deficit-limit":   func(p *Params) { p.Sched.DeficitLimit = nan },
