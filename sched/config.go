@@ -52,10 +52,6 @@ type Config struct {
 	// included, instead of the paper's order.
 	Shortest bool `key:"whisk.gpu.shortest,policy" doc:"take the flow whose run is expected to end soonest, among flows that may go; for the sticky policies"`
 
-	// DeficitLimit is the deficit, in dispatches, past which paella prefers
-	// a function over shorter ones.
-	DeficitLimit float64
-
 	// KeepInactive is how long an inactive flow's estimates are kept, and
 	// MaxFlows how many flows are known before inactive ones are forgotten
 	// early, longest inactive first.
@@ -71,7 +67,6 @@ func Defaults(policy string) (Config, bool) {
 		TTLAlpha:     2,
 		TTLMin:       100 * time.Millisecond,
 		TTLMax:       10 * time.Minute,
-		DeficitLimit: 4,
 		Correct:      true,
 		Namespaces:   true,
 		KeepInactive: time.Hour,
@@ -120,7 +115,6 @@ func (c Config) validate() error {
 		min, max float64
 	}{
 		{"TTLAlpha", c.TTLAlpha, 0, 1000},
-		{"DeficitLimit", c.DeficitLimit, 0.001, 1e6},
 		{"MaxFlows", float64(c.MaxFlows), 1, maxFlows},
 	} {
 		if !(f.value >= f.min && f.value <= f.max) { // false for NaN too

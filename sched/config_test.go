@@ -23,8 +23,6 @@ func TestBadConfig(t *testing.T) {
 		{func(c *Config) { c.TTLMax = c.TTLMin - 1 }, []string{"TTLMax", "99.999999ms"}},
 		{func(c *Config) { c.InitialCharge = -1 }, []string{"InitialCharge", "-1ns"}},
 		{func(c *Config) { c.FixedCharge = -1 }, []string{"FixedCharge", "-1ns"}},
-		{func(c *Config) { c.DeficitLimit = 0 }, []string{"DeficitLimit", "=0"}},
-		{func(c *Config) { c.DeficitLimit = math.Inf(1) }, []string{"DeficitLimit", "+Inf"}},
 		{func(c *Config) { c.KeepInactive = -1 }, []string{"KeepInactive", "-1ns"}},
 		{func(c *Config) { c.MaxFlows = 0 }, []string{"MaxFlows", "=0"}},
 	}

@@ -9,7 +9,6 @@ package sched
 // the deficit itself.
 type paella struct {
 	noHooks
-	limit  int64
 	earned int64
 }
 
@@ -17,9 +16,8 @@ type paella struct {
 // flows, coarse enough for 10^11 dispatches.
 const credit = 1 << 24
 
-func newPaella(limit float64) *paella {
-	return &paella{limit: int64(limit * credit)}
-}
+// deficitLimit is the deficit past which a flow goes before shorter ones.
+const deficitLimit = 4 * credit
 
 // key puts those over the limit first, largest deficit first.
 func (p *paella) key(s *Scheduler, f *flow) key {
@@ -29,7 +27,7 @@ func (p *paella) key(s *Scheduler, f *flow) key {
 	return key{1, s.expected(f)}
 }
 
-func (p *paella) over(f *flow) bool { return p.earned-f.deficit >= p.limit }
+func (p *paella) over(f *flow) bool { return p.earned-f.deficit >= deficitLimit }
 
 func (p *paella) queued(_ *Scheduler, f *flow)  { f.deficit = p.earned - f.deficit }
 func (p *paella) drained(_ *Scheduler, f *flow) { f.deficit = p.earned - f.deficit }

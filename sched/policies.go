@@ -38,8 +38,8 @@ func Policies() []PolicyInfo {
 			rules: by(rules{window: true, key: byVirtualTime})},
 		{Name: "fcfs", Text: "arrival order", rules: by(rules{key: byAge})},
 		{Name: "batch", Rival: true, Text: "drain the queue that holds the oldest invocation", rules: by(rules{key: byBatch, hooks: batch{}})},
-		{Name: "paella", Rival: true, Text: "shortest expected first, with a limit on each function's deficit", rules: func(c Config) rules {
-			p := newPaella(c.DeficitLimit)
+		{Name: "paella", Rival: true, Text: "shortest expected first, with a limit on each function's deficit", rules: func(Config) rules {
+			p := &paella{}
 			return rules{key: p.key, hooks: p}
 		}},
 		{Name: "sjf", Rival: true, Text: "shortest expected first", rules: by(rules{key: byService})},

@@ -151,7 +151,6 @@ var options = map[string]func(*Config, string){
 	"keep":       func(c *Config, v string) { c.KeepInactive = duration(v) },
 	"initial":    func(c *Config, v string) { c.InitialCharge = duration(v) },
 	"fixed":      func(c *Config, v string) { c.FixedCharge = duration(v) },
-	"limit":      func(c *Config, v string) { c.DeficitLimit = real(v) },
 	"correct":    func(c *Config, v string) { c.Correct = v != "off" },
 	"wait":       func(c *Config, v string) { c.Wait = v != "off" },
 	"locality":   func(c *Config, v string) { c.Locality = v != "off" },

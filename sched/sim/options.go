@@ -44,7 +44,6 @@ type Options struct {
 	Wait          *bool          `negatable:"" group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
 	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
 	Shortest      *bool          `negatable:"" aliases:"aged" group:"Policy" help:"Choose the run that is expected to take least, setup included. sticky-plus: yes."`
-	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: a flow goes first when its deficit exceeds this number of dispatches."`
 	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
 
 	Window *time.Duration `group:"Measuring" placeholder:"30s" help:"Window of service gaps."`
@@ -124,7 +123,6 @@ func (o Options) copyTo(p *Params) {
 	set(&c.Wait, o.Wait)
 	set(&c.Locality, o.Locality)
 	set(&c.Shortest, o.Shortest)
-	set(&c.DeficitLimit, o.DeficitLimit)
 	set(&c.Namespaces, o.Namespaces)
 }
 

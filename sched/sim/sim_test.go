@@ -282,7 +282,6 @@ func TestBadParametersNameTheFlag(t *testing.T) {
 		"--ttl-max":         func(p *Params) { p.Sched.TTLMax = -1 },
 		"--initial-charge":  func(p *Params) { p.Sched.InitialCharge = -1 },
 		"--fixed-charge":    func(p *Params) { p.Sched.FixedCharge = -1 },
-		"--deficit-limit":   func(p *Params) { p.Sched.DeficitLimit = nan },
 	} {
 		p := params(t, mqfq)
 		change(&p)
