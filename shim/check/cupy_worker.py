@@ -73,4 +73,4 @@ class CuPy(lines.Worker):
 
 if os.environ.get("GPUWHISK_CHECK_POOL") == "async":
     cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
-lines.serve(pipe, CuPy(), cupy.__version__, str(cupy.cuda.runtime.runtimeGetVersion()))
+lines.serve(pipe, CuPy(), "CuPy %s, CUDA %d" % (cupy.__version__, cupy.cuda.runtime.runtimeGetVersion()))

@@ -108,6 +108,6 @@ signal.signal(signal.SIGTERM, ended)
 worker = Functions(sys.argv[1:])
 try:
     worker.find()
-    lines.serve(pipe, worker, "", "")
+    lines.serve(pipe, worker)
 finally:
     worker.end()

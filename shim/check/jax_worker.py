@@ -66,4 +66,4 @@ class Jax(lines.Worker):
 
 
 jax.devices("gpu")
-lines.serve(pipe, Jax(), jax.__version__, "")
+lines.serve(pipe, Jax(), "JAX " + jax.__version__)

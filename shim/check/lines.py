@@ -94,6 +94,9 @@ class Worker:
         """Load the framework's libraries that functions use."""
         return {}
 
+    def order_version(self):
+        return {"note": self.version}
+
     def order_check(self):
         return {"mismatches": int(self.compare(self.block))}
 
@@ -134,14 +137,15 @@ class Worker:
         return answer
 
 
-def serve(pipe, worker, version, cuda):
-    """Carry out orders until there are none. The first line has the versions."""
+def serve(pipe, worker, version=""):
+    """Carry out orders until there are none. The first line has no numbers."""
     def reply(answer):
         pipe.write(json.dumps(answer) + "\n")
         pipe.flush()
 
     worker.memory()  # with this the shim connects, if nothing was asked of the driver before
-    reply({"version": version, "cuda": cuda})
+    worker.version = version
+    reply({})
     for line in sys.stdin:
         words = line.split()
         if not words:

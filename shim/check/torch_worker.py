@@ -78,4 +78,4 @@ class Torch(lines.Worker):
 
 
 torch.cuda.init()
-lines.serve(pipe, Torch(), torch.__version__, torch.version.cuda)
+lines.serve(pipe, Torch(), "PyTorch %s, CUDA %s" % (torch.__version__, torch.version.cuda))

@@ -151,6 +151,9 @@ func TestFrameworks(t *testing.T) {
 			t.Errorf("%s with a graph: %s", row[0], graph)
 		}
 	}
+	for _, name := range s.Only {
+		check.Contains(t, strings.Join(r.step(t, name).Remarks, "\n"), "PyTorch, default allocator: version: a stand-in", "%s", name)
+	}
 	if rows := r.step(t, "overhead").Tables[0].Rows; len(rows) != 6 {
 		t.Errorf("%d workloads, want three of our own and three of a framework: %v", len(rows), rows)
 	}

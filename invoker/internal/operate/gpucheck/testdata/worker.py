@@ -91,4 +91,4 @@ class Driver(lines.Worker):
         return self.order_work(times)
 
 
-lines.serve(pipe, Driver(), "0", "0")
+lines.serve(pipe, Driver(), "a stand-in for a framework")
