@@ -20,7 +20,7 @@ type gpuCheckCmd struct {
 	FakeDriver string        `type:"path" placeholder:"DIR" help:"Directory of a fake libcuda.so.1; the results say that the driver is fake."`
 	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, if the loader does not find it."`
 	Python     string        `placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${check_python})."`
-	Only       []string      `placeholder:"NAME" help:"Only these steps, by their names below; may be given more than once."`
+	Only       []string      `placeholder:"NAME" help:"Only these steps, by their names above; may be given more than once."`
 	Skip       []string      `placeholder:"NAME" help:"All steps but these."`
 	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (${check_swap}, never more than 40% of the free memory)."`
 	Set        size          `placeholder:"SIZE" help:"Working set of one container (${check_set})."`
@@ -40,8 +40,8 @@ MPS, MIG, clocks and the compute mode stay as they are. On a machine without a G
 
   make shim-fake && make -C shim/check && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
 
-Steps, with the time that is kept for each. A step may use what earlier steps have left, and
---limit bounds the sum. The results are written after each step, and after an interrupt.
+The steps, each with its time budget. A step may also use the time that earlier steps have
+left, and --limit bounds the sum. The results are written after each step, and after an interrupt.
 
 ` + gpucheck.Help() + `
 Exit status: 0 all well, 1 a step missed its goal or failed, 2 the check could not run.
