@@ -53,6 +53,7 @@ type ContainerStatus struct {
 	Resident int64  `json:"residentBytes,omitempty"`
 	Coming   int64  `json:"comingBytes,omitempty"` // on its way to the device
 	Context  int64  `json:"contextBytes,omitempty"`
+	Pinned   int64  `json:"pinnedBytes,omitempty"` // host memory that it has pinned
 }
 
 // DeviceStatus is one device with its tokens and memory.

@@ -1,6 +1,7 @@
 package shimctl
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -100,6 +101,25 @@ func (a *arena) release(pid int) error {
 	a.pids[number] = 0
 	a.mu.Unlock()
 	return nil
+}
+
+// pinned returns the host memory that the processes have pinned here, by their own counters.
+func (a *arena) pinned() (sum int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	counters := make([]byte, 8*arenaProcesses)
+	if a.file == nil {
+		return 0
+	}
+	if _, err := a.file.ReadAt(counters, 0); err != nil {
+		return 0 // the container is being closed
+	}
+	for i, pid := range a.pids {
+		if pid > 0 {
+			sum += capped(binary.NativeEndian.Uint64(counters[8*i:]), maxBytes)
+		}
+	}
+	return sum
 }
 
 // close ends the use of the file: its pages are free once no process maps them.

@@ -1,10 +1,14 @@
 package shimctl
 
 import (
+	"encoding/binary"
+	"math"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
@@ -53,6 +57,31 @@ func TestSwappedMemoryIsFreed(t *testing.T) {
 	check.Equal(t, pages(t, c), 64*mib)
 	third.Do("check %d 3", block)
 	second.Do("check 0 1")
+}
+
+// TestPinnedMemoryIsCounted: a container's processes count their pinned memory in the file. A
+// counter is believed up to a bound, and not after its process has ended.
+func TestPinnedMemoryIsCounted(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	check.Equal(t, c.Pinned(), 0)
+	var guests []*shimtest.Guest
+	for i := range 2 {
+		g := startGuest(t, c, "GPUWHISK_SHIM=vmm")
+		g.Do("alloc %d", 32*mib)
+		rec.awaitUsage(t, g.PID(), 32*mib)
+		number := slices.Index(c.arena.pids[:], g.PID())
+		_, err := c.arena.file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(i+1)*mib), int64(8*number))
+		check.NoError(t, err)
+		guests = append(guests, g)
+	}
+	check.Equal(t, c.Pinned(), 3*mib)
+	_, err := c.arena.file.WriteAt(binary.NativeEndian.AppendUint64(nil, math.MaxUint64), int64(8*slices.Index(c.arena.pids[:], guests[0].PID())))
+	check.NoError(t, err)
+	check.Equal(t, c.Pinned(), maxBytes+2*mib)
+	guests[0].Kill()
+	rec.await(t, "the end of the first", func(e event) bool { return e.exited && e.pid == guests[0].PID() })
+	check.Equal(t, c.Pinned(), 2*mib)
 }
 
 // TestContainersShareNoSwappedMemory: each container has a file of its own, and a container

@@ -261,6 +261,10 @@ func (c *Container) Running(begins bool) {
 	}
 }
 
+// Pinned returns the host memory that the container's processes keep pinned for device memory
+// that moves, by their own counters.
+func (c *Container) Pinned() int64 { return c.arena.pinned() }
+
 // Processes returns how many processes of the container are connected. 0 for a
 // container that runs GPU code means that its memory is not reported.
 func (c *Container) Processes() int {

@@ -232,7 +232,7 @@ func (a *assembly) openGPUs(ctx context.Context) (h hooks, err error) {
 	if a.gpus.shim != nil {
 		a.gpus.fallbacks = devices.OpenFallbacks(a.c.State.FallbackFile(a.instance.Topic()), a.Log)
 	}
-	return hooks{close: closer(a.gpus.close), status: func(s *status) { s.Fallbacks = fallbackList{a}.all() }, gauges: a.gpusGauges}, nil
+	return hooks{close: closer(a.gpus.close), status: a.gpusStatus, gauges: a.gpusGauges}, nil
 }
 
 // gpusGauges shows the devices, and how many containers are connected.
@@ -271,6 +271,16 @@ func (a *assembly) gpusGauges(s *status, m sink) {
 	m.gauge("shim_processes", "Processes of GPU containers that are connected by the shim.", float64(shim.Processes))
 	m.gauge("shim_silent_processes", "Connected processes that do not answer.", float64(shim.Silent))
 	m.gauge("shim_unhooked_containers", "GPU containers, counted since the start of the invoker, from which no process has connected.", float64(shim.Unhooked))
+}
+
+// gpusStatus adds the fallbacks, and the host memory that GPU containers have pinned.
+func (a *assembly) gpusStatus(s *status) {
+	s.Fallbacks = fallbackList{a}.all()
+	for _, c := range s.Work.Containers {
+		if a.gpus.shim != nil && c.Device != "" {
+			c.Pinned = a.gpus.shim.Pinned(c.Name)
+		}
+	}
 }
 
 // device labels a metric with the names of a device, and more.

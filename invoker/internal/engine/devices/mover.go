@@ -355,6 +355,24 @@ func (m *Mover) Stats() Stats {
 	return s
 }
 
+// Pinned returns the host memory that a container has pinned: by its program, and for device
+// memory that moves.
+func (m *Mover) Pinned(name string) (sum int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.containers[name]
+	if b == nil {
+		return 0
+	}
+	for _, u := range b.usage {
+		sum += u.Pinned
+	}
+	if b.shim != nil {
+		sum += b.shim.Pinned()
+	}
+	return sum
+}
+
 // Close closes the connections of all containers. It removes the sockets of containers that
 // were not released, because these containers are gone by now.
 func (m *Mover) Close() error {
