@@ -13,9 +13,11 @@
 #include "agent/conn.h"
 #include "agent/requests.h"
 #include "driver/resolve.h"
+#include "memory/arena.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/gate.h"
+#include "memory/swap.h"
 #include "migration/measure.h"
 #include "migration/refusal.h"
 #include "migration/work.h"
@@ -235,7 +237,9 @@ static bool command(const struct gw_command *c)
 	case GW_GATE:
 		return command_gate(c);
 	case GW_ARENA:
-		gw_work_keep_in(session.conn.passed, c->bytes);
+		gw_driver_lock();
+		gw_arena_open(session.conn.passed, c->bytes);
+		gw_driver_unlock();
 		session.conn.passed = GW_NO_FD;
 		return true;
 	case GW_PING:
@@ -328,7 +332,7 @@ static bool check_if_wanted(void)
 /* Make later moves fast, as long as there is nothing else to do. */
 static void prepare(void)
 {
-	while (!interrupted() && gw_work_prepare())
+	while (!interrupted() && gw_swap_prepare())
 		;
 }
 

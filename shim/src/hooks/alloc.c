@@ -17,12 +17,6 @@ static const struct gw_backend *backend(void)
 	return gw_refused_before() ? &gw_plain_backend : gw_backend;
 }
 
-static void record_refusal(const struct gw_given *given)
-{
-	if (given->refusal != CUDA_SUCCESS)
-		gw_agent_refused(GW_SIGN_ALLOC, given->refusal);
-}
-
 /* Allocate by the backend, with the cost reserved. */
 static CUresult obtain(const struct gw_request *q, struct gw_given *given, uint64_t *cost)
 {
@@ -38,7 +32,8 @@ static CUresult obtain(const struct gw_request *q, struct gw_given *given, uint6
 		}
 		r = from->alloc(q, *cost, given);
 	} while (r == GW_AGAIN);
-	record_refusal(given);
+	if (given->refusal != CUDA_SUCCESS)
+		gw_agent_refused(GW_SIGN_ALLOC, given->refusal);
 	if (given->settled)
 		gw_agent_changed(*cost);
 	return r;

@@ -220,7 +220,8 @@ void gw_swap_settle(void)
 		gw_gate_open();
 }
 
-bool gw_swap_prepare(void)
+/* The caller holds the driver lock. */
+static bool pin_one(void)
 {
 	uint64_t room = gw_driver_stopped() ? 0 : gw_arena_room();
 
@@ -229,6 +230,14 @@ bool gw_swap_prepare(void)
 			if (!s->part[i].pinned && gw_part_bytes(s, i) <= room)
 				return gw_arena_pin(s, i);
 	return false;
+}
+
+bool gw_swap_prepare(void)
+{
+	gw_driver_lock();
+	bool did = pin_one();
+	gw_driver_unlock();
+	return did;
 }
 
 const struct gw_mover gw_vmm_mover = {true, order, finish};

@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include "driver/resolve.h"
-#include "memory/arena.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/registry.h"
@@ -420,13 +419,6 @@ bool gw_work_owed(void)
 	return owed;
 }
 
-void gw_work_keep_in(struct gw_fd file, uint64_t number)
-{
-	gw_driver_lock();
-	gw_arena_open(file, number);
-	gw_driver_unlock();
-}
-
 static bool never(void) { return false; }
 static void silent(void) {}
 
@@ -441,14 +433,4 @@ void gw_work_restore(void)
 	while (gw_work_step(&w, &watch))
 		;
 	gw_work_end(&w);
-}
-
-bool gw_work_prepare(void)
-{
-	if (!gw_vmm_in_use())
-		return false;
-	gw_driver_lock();
-	bool did = gw_swap_prepare();
-	gw_driver_unlock();
-	return did;
 }

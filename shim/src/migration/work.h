@@ -5,7 +5,6 @@
 #pragma once
 
 #include "memory/registry.h"
-#include "process/fd.h"
 
 struct gw_order {
 	bool out;       /* to the host, else to the device */
@@ -53,10 +52,5 @@ enum gw_outcome gw_work_end(struct gw_work *w);
 
 /* Returns true if memory is out that the program cannot use. Launches then wait. */
 bool gw_work_owed(void);
-/* Memory that is out lies in this file from now on, as of gw_arena_open. */
-void gw_work_keep_in(struct gw_fd file, uint64_t number);
 /* Bring it all back at once, if the device has room. */
 void gw_work_restore(void);
-/* Do a part of the work that makes later moves fast. Returns false if there is nothing to
- * do. */
-bool gw_work_prepare(void);
