@@ -159,7 +159,11 @@ type passed map[int64]int64
 
 const stays = math.MinInt64
 
-func (p passed) add(need, vt int64) {
+// add counts a member, with whether it could not have used the start.
+func (p passed) add(need, vt int64, couldNot bool) {
+	if !couldNot {
+		vt = stays
+	}
 	if least, ok := p[need]; !ok || vt < least {
 		p[need] = vt
 	}
@@ -177,13 +181,8 @@ func (p passed) move(v *virtualTime, need, edge int64, by FlowID) {
 func (s *Scheduler) moveSiblings(f *flow, d *device, p Placement, beyond bool, edge int64) {
 	behind := passed{f.need: stays}
 	for _, i := range s.backlog {
-		if i.group != f.group || i == f || !i.competes || behind[i.need] == stays {
-			continue
-		}
-		if s.couldNotUse(i, d, f, p, beyond) {
-			behind.add(i.need, i.vt)
-		} else {
-			behind.add(i.need, stays)
+		if i.group == f.group && i.competes && behind[i.need] != stays {
+			behind.add(i.need, i.vt, s.couldNotUse(i, d, f, p, beyond))
 		}
 	}
 	for _, i := range s.backlog {
@@ -205,10 +204,8 @@ func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edg
 	}
 	behind := passed{}
 	for _, g := range s.spaces {
-		if g.passed {
-			behind.add(g.need, g.vt)
-		} else if g.competes {
-			behind.add(g.need, stays)
+		if g.competes {
+			behind.add(g.need, g.vt, g.passed)
 		}
 	}
 	for _, g := range s.spaces {

@@ -183,7 +183,7 @@ func (s *Scheduler) findClaim(granted bool) {
 		}
 		f := h.next.Value.(*flow)
 		h.next = h.next.Next()
-		if granted { // before that, some may wait for what they get now
+		if granted { // flows may still wait for things that the grants give them
 			h.unsearched--
 		}
 		if rev := f.next(); s.affords(rev) || !s.policy.Competes(f.id) || !s.lacksOnlyHost(devices, rev) {

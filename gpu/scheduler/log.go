@@ -26,7 +26,8 @@ import (
 // waited in a container, did not count memory without a shim for its namespace's limit, and
 // had the keys of orders in another order. Version 7 kept the back-off of an updated function,
 // and ordered that messages be read back from disk. Version 8 preferred an idle container whose
-// memory was on the host to a container that was about to be free.
+// memory was on the host to a container that was about to be free, and gave no claim to host
+// memory to flows beyond the window.
 const logVersion = 9
 
 type logHead struct {
