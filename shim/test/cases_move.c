@@ -190,6 +190,26 @@ static void refused(int argc, char **argv)
 }
 
 static atomic_bool over;
+static bool with_kept; /* threads also use pools, and graphs that own memory */
+
+static bool of_pool(unsigned at) { return with_kept && at % 4 == 0; }
+
+static void give_back(CUdeviceptr p, unsigned at)
+{
+	OK(of_pool(at) ? cu.cuMemFreeAsync(p, NULL) : cu.cuMemFree_v2(p));
+}
+
+/* A graph allocates memory, frees it, and ends. */
+static void run_graph(void *graph)
+{
+	struct gw_graph_alloc node = {.bytes = MIB};
+	void *out;
+
+	OK(cu.cuGraphAddMemAllocNode(&out, graph, NULL, 0, &node));
+	OK(cu.cuGraphAddMemFreeNode(&out, graph, NULL, 0, node.ptr));
+	OK(cu.cuGraphLaunch(graph, NULL));
+	OK(cu.cuGraphDestroy(graph));
+}
 
 static void *churn(void *arg)
 {
@@ -204,26 +224,32 @@ static void *churn(void *arg)
 		unsigned at = rand_r(&seed) % 16;
 		if (p[at]) {
 			pattern_check(p[at], n[at], at);
-			OK(cu.cuMemFree_v2(p[at]));
+			give_back(p[at], at);
 			p[at] = 0;
 			continue;
 		}
 		n[at] = 4u << rand_r(&seed) % 18;
-		OK(cu.cuMemAlloc_v2(&p[at], n[at]));
+		if (of_pool(at))
+			OK(cu.cuMemAllocAsync(&p[at], n[at], NULL));
+		else
+			OK(cu.cuMemAlloc_v2(&p[at], n[at]));
 		pattern_write(p[at], n[at], at);
+		if (with_kept)
+			run_graph(&p);
 	}
-	for (int i = 0; i < 16; i++)
+	for (unsigned i = 0; i < 16; i++)
 		if (p[i])
-			OK(cu.cuMemFree_v2(p[i]));
+			give_back(p[i], i);
 	return NULL;
 }
 
-/* Threads that allocate and free while memory moves. */
+/* storm ROUNDS [kept]: threads allocate and free while memory moves. */
 static void storm(int argc, char **argv)
 {
 	pthread_t t[4];
 	int rounds = argc ? atoi(argv[0]) : 200, c = begin();
 
+	with_kept = argc > 1;
 	for (uintptr_t i = 0; i < 4; i++)
 		SAME(pthread_create(&t[i], NULL, churn, (void *)(i + 1)), 0);
 	for (int i = 1; i <= rounds; i++) {
@@ -236,9 +262,12 @@ static void storm(int argc, char **argv)
 	for (int i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
 	struct shim_frame s = invoker_report(c);
-	SAME(s.number[ALLOCATED], 0);
-	SAME(s.number[RESIDENT], 0);
+	SAME(s.number[ALLOCATED], in_use()); /* by pools and graphs */
+	SAME(s.number[RESIDENT], in_use());
 	SAME(s.number[BLOCKS], 0);
+	if (with_kept)
+		SAME(invoker_move(c, GW_EVICT, (uint64_t)rounds + 1).word[STATUS], GW_OK);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
 	SAME(in_use(), 0);
 }
 

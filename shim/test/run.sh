@@ -178,6 +178,7 @@ fi
 one frees_meanwhile
 one race $slow GPUWHISK_SHIM_CHUNK=1048576
 one storm "${STORM:-200}" GPUWHISK_SHIM_CHUNK=65536
+one storm 25 kept GPUWHISK_SHIM_CHUNK=65536
 one many
 one disguise
 one limit
@@ -252,6 +253,7 @@ for seed in 1 2 3 4; do
 	one random_steps "${few:-2500}" $seed
 done
 one storm "${STORM:-200}" $vmm GPUWHISK_SHIM_ARENA=16777216
+one storm 25 kept $vmm GPUWHISK_SHIM_ARENA=16777216
 for name in fault gate captured pools physical exported unmap_mixed own_prefetch loss absent handles refuses_share; do
 	one $name $vmm
 done
