@@ -2,6 +2,7 @@
 it was given, creates two actions from gpufunc.py, and invokes them by the REST API."""
 
 import base64
+import ctypes
 import json
 import os
 import re
@@ -19,11 +20,20 @@ MEMORY_MB = 512  # host memory of a function, beside its device memory
 END = 12  # seconds that standalone may take to end its functions and itself
 
 
+libc = ctypes.CDLL(None)
+
+
+def end_with_parent():
+    libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 class Functions(lines.Worker):
     def __init__(self, command):
         super().__init__()
-        # It ends by this program's order alone, not by a signal to the group.
-        self.standalone = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        # It ends by this program's order, or when this program is killed, and not by a signal to
+        # the group.
+        self.standalone = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True,
+                                           preexec_fn=end_with_parent)
 
     def find(self):
         """Read the address from the line that standalone prints when it is ready."""
@@ -103,11 +113,12 @@ def ended(*_):
     sys.exit(1)
 
 
-pipe = lines.own_stdout()
+pipe, worker = lines.own_stdout(), None
 signal.signal(signal.SIGTERM, ended)
-worker = Functions(sys.argv[1:])
 try:
+    worker = Functions(sys.argv[1:])
     worker.find()
     lines.serve(pipe, worker)
 finally:
-    worker.end()
+    if worker:
+        worker.end()
