@@ -23,9 +23,9 @@ type player struct {
 	*numbers // of the trial under way
 	ctx      context.Context
 
-	mu       sync.Mutex          // guards what follows, and the result while orders run at the same time
-	programs map[string]*program // those that have started
-	broken   map[string]error    // of those that have not
+	mu       sync.Mutex          // guards the fields below, and the result while orders run at the same time
+	programs map[string]*program // that have started
+	broken   map[string]error    // why a program has not started
 }
 
 // play starts all programs of a step, because frameworks take long to load. Then it carries
