@@ -75,7 +75,13 @@ void fake_pools_synchronize(void)
 }
 
 struct fake_pool *fake_pool_of(CUmemoryPool pool) { return known(pool); }
-struct fake_pool *fake_default_pool(int device) { return known(&default_pool[device]); }
+struct fake_pool *fake_default_pool(int device)
+{
+	fake_lock();
+	struct fake_pool *p = known(&default_pool[device]);
+	fake_unlock();
+	return p;
+}
 
 void fake_pool_end(int device)
 {
