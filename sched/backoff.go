@@ -40,18 +40,10 @@ func (s *Scheduler) backOff(f *flow, failed bool) {
 	for n := freeFailures + 1; n < b.failures && pause < longestPause; n++ {
 		pause *= 2
 	}
-	if s.withdraw(f); f.queue.Len() > 0 {
+	if f.competes = false; f.queue.Len() > 0 {
 		s.charged = true
 	}
 	s.pausing.put(&b.byEnd, s.now+min(pause, longestPause))
-}
-
-// withdraw has a flow compete no longer.
-func (s *Scheduler) withdraw(f *flow) {
-	if f.competes {
-		s.rules.hooks.drained(s, f)
-	}
-	f.competes = false
 }
 
 // resume ends the pause of a flow. It keeps the count of failures: the next one

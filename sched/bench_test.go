@@ -27,7 +27,7 @@ func (spread) Work(f FlowID) Work {
 }
 
 func newLoad(tb testing.TB, policy string, flows, queued int) *load {
-	cfg, _ := Defaults(policy)
+	cfg := testPolicy(policy).Defaults()
 	cfg.MaxFlows = 10 * flows
 	return newLoadWith(tb, policy, cfg, flows, queued)
 }
@@ -38,7 +38,7 @@ func newLoadWith(tb testing.TB, policy string, cfg Config, flows, queued int) *l
 
 func newLoadOn(tb testing.TB, policy string, cfg Config, view View, devices, flows, queued int) *load {
 	l := &load{rng: rand.New(rand.NewPCG(1, 2))}
-	s, err := New(policy, cfg, view)
+	s, err := testPolicy(policy).New(cfg, view)
 	if err != nil {
 		tb.Fatal(err)
 	}

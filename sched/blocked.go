@@ -51,7 +51,7 @@ type groupAwaited struct {
 // awaits finds where the waits of a flow are noted: with the device, or with its namespace
 // where that is beyond the window.
 func (s *Scheduler) awaits(f *flow, d *device) *awaited {
-	if f.inside || !s.rules.window {
+	if f.inside || !s.windowed {
 		return &d.awaited
 	}
 	if a := f.group.awaits(d); a != nil {

@@ -58,17 +58,17 @@ func TestOneShots(t *testing.T) {
 // TestFlowMemory measures what one flow costs, its part of every index
 // included.
 func TestFlowMemory(t *testing.T) {
-	for _, p := range []string{"mqfq-sticky", "sticky-plus", "paella"} {
+	for _, p := range []string{"mqfq-sticky", "sticky-plus", "fewest-runs"} {
 		const n = 20_000
 		ids := make([]FlowID, n)
 		for i := range ids {
 			ids[i] = FlowID{"namespace", fmt.Sprint("function", i)}
 		}
-		cfg, _ := Defaults(p)
+		cfg := testPolicy(p).Defaults()
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		s, _ := New(p, cfg, nil)
+		s, _ := testPolicy(p).New(cfg, nil)
 		s.AddDevice(0, 0, 2)
 		for i, id := range ids {
 			s.Enqueue(0, Invocation{ID: uint64(i), Flow: id})
@@ -87,9 +87,9 @@ func TestFlowMemory(t *testing.T) {
 // TestRebase runs two schedulers, one of which moves its virtual times down
 // again and again: they must choose alike.
 func TestRebase(t *testing.T) {
-	for _, p := range []string{"mqfq-sticky", "mqfq", "sticky-plus"} {
+	for _, p := range []string{"mqfq-sticky", "least-time", "sticky-plus"} {
 		for _, namespaces := range []bool{false, true} {
-			cfg, _ := Defaults(p)
+			cfg := testPolicy(p).Defaults()
 			cfg.Namespaces = namespaces
 			a, b := newLoadWith(t, p, cfg, 40, 400), newLoadWith(t, p, cfg, 40, 400)
 			b.s.rebaseAt = int64(time.Minute)

@@ -86,7 +86,6 @@ func (s *Scheduler) enter(f *flow) {
 	if s.cfg.Shortest && f.group.level.competing > 0 {
 		f.vt = max(f.vt, f.group.level.least+s.overrun/2)
 	}
-	s.rules.hooks.queued(s, f)
 }
 
 // stepAside keeps the lead of a sibling that no longer competes.
@@ -141,11 +140,7 @@ func (f *flow) setCompetes(competes bool, s *Scheduler) {
 	case competes:
 		f.stepBack(&f.group.level)
 		f.competes = true
-		s.rules.hooks.queued(s, f)
 	default:
-		if f.competes {
-			s.rules.hooks.drained(s, f)
-		}
 		if f.backoff.pausing() {
 			f.competes = false // it is lifted when it returns
 		} else {

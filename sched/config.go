@@ -62,6 +62,15 @@ type Config struct {
 // Defaults are the published defaults of a policy: those of the paper where it
 // gives one. The second result is false for an unknown name.
 func Defaults(policy string) (Config, bool) {
+	p, ok := PolicyNamed(policy)
+	if !ok {
+		return Config{}, false
+	}
+	return p.Defaults(), true
+}
+
+// Defaults is like the function Defaults, for a policy that need not be listed.
+func (p Policy) Defaults() Config {
 	c := Config{
 		Overrun:      10 * time.Second,
 		TTLAlpha:     2,
@@ -72,14 +81,10 @@ func Defaults(policy string) (Config, bool) {
 		KeepInactive: time.Hour,
 		MaxFlows:     100_000,
 	}
-	info, ok := Policy(policy)
-	if !ok {
-		return Config{}, false
+	if p.Adjust != nil {
+		p.Adjust(&c)
 	}
-	if info.adjust != nil {
-		info.adjust(&c)
-	}
-	return c, true
+	return c
 }
 
 // limit is the longest duration accepted: with weights of at least minWeight

@@ -50,9 +50,9 @@ func TestPoliciesByName(t *testing.T) {
 	_, err := New("lottery", Config{}, nil)
 	check.ErrorContains(t, err, `"lottery"`)
 	check.ErrorContains(t, err, "mqfq-sticky, sticky-plus")
-	cfg, _ := Defaults("sjf")
+	cfg, _ := Defaults("fcfs")
 	cfg.Shortest = true
-	_, err = New("sjf", cfg, nil)
+	_, err = New("fcfs", cfg, nil)
 	check.ErrorContains(t, err, "Shortest")
 }
 

@@ -48,7 +48,7 @@ func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 	if !d.leaving {
 		panic("sched: device added twice")
 	}
-	d.tokens, d.leaving = s.allowed(tokens), false
+	d.tokens, d.leaving = max(tokens, 0), false
 }
 
 func (s *Scheduler) find(index int) (int, bool) {
@@ -64,9 +64,6 @@ func (s *Scheduler) present(index int) *device {
 	return s.devices[at]
 }
 
-// allowed is the D that the policy grants where the owner offers tokens.
-func (s *Scheduler) allowed(tokens int) int { return min(max(tokens, 0), s.maxTokens) }
-
 // RemoveDevice takes a device away. Runs in flight there still end with
 // Done, Undo or Abandon; queued work stays queued.
 func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
@@ -77,5 +74,5 @@ func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 // SetTokens changes a device's D. More in flight than D drains by itself.
 func (s *Scheduler) SetTokens(now time.Duration, index, tokens int) {
 	s.clock(now)
-	s.present(index).tokens = s.allowed(tokens)
+	s.present(index).tokens = max(tokens, 0)
 }

@@ -103,5 +103,7 @@ func scaled(charge int64, ratio float64) int64 {
 // unrun charges a run that came to nothing for the time that it held its token.
 func (s *Scheduler) unrun(f *flow, r *run) {
 	s.correct(f, r, s.now-r.granted)
-	s.rules.hooks.undone(s, f)
+	if s.order.Undone != nil {
+		s.order.Undone(Flow{s, f})
+	}
 }

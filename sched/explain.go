@@ -37,7 +37,7 @@ func (e *explainer) explain(id FlowID) Reason {
 		Flow: id, State: s.state(f), Last: f.last, LastAt: time.Duration(f.lastAt),
 		Lead: time.Duration(max(0, g.level.lead(&f.virtualTime))), Level: "function", Failed: f.backoff.failures,
 	}
-	if s.rules.window {
+	if s.windowed {
 		r.Overrun = time.Duration(s.overrun)
 	}
 	switch {

@@ -149,11 +149,11 @@ func (w *fixture) meddle(rng *rand.Rand) FlowID {
 // newScheduler makes one with a policy's defaults, adjusted.
 func newScheduler(tb testing.TB, policy string, view View, adjust func(*Config)) *Scheduler {
 	tb.Helper()
-	cfg, _ := Defaults(policy)
+	cfg := testPolicy(policy).Defaults()
 	if adjust != nil {
 		adjust(&cfg)
 	}
-	s, err := New(policy, cfg, view)
+	s, err := testPolicy(policy).New(cfg, view)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -69,9 +69,6 @@ type flow struct {
 	known       bool  // a run has ended since its function was revised
 	last        Rule  // of its last grant
 	lastAt      int64
-
-	deficit int64 // paella: its offset from the common counter; when not queued the deficit
-	batch   int   // batch: how many more of its queue belong to the batch
 }
 
 // head is the oldest queued invocation; there must be one.

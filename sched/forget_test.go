@@ -22,7 +22,7 @@ func once(t *testing.T, s *Scheduler, now time.Duration, id uint64, f FlowID) ti
 // TestForgottenInTime: the estimates of a flow are kept for as long after its
 // TTL as is configured, and no longer.
 func TestForgottenInTime(t *testing.T) {
-	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "mqfq"} {
+	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "least-time"} {
 		s := newScheduler(t, policy, nil, func(c *Config) { c.KeepInactive = time.Minute })
 		s.AddDevice(0, 0, 1)
 		f := FlowID{"n", "f"}

@@ -29,14 +29,14 @@ type history struct {
 
 func newHistory(rng *rand.Rand, policy string, cfg Config) (*history, error) {
 	fixture := newFixture(rng, 14, 3)
-	s, err := New(policy, cfg, fixture)
+	s, err := testPolicy(policy).New(cfg, fixture)
 	if err != nil {
 		return nil, err
 	}
 	h := &history{
 		rng: rng, s: s, fixture: fixture, check: newChecker(),
 		flying: map[uint64]Choice{}, present: map[int]bool{},
-		counts: map[string]int{}, failing: map[FlowID]bool{}, judged: slices.Contains(ServedNames(), policy),
+		counts: map[string]int{}, failing: map[FlowID]bool{}, judged: slices.Contains(PolicyNames(), policy),
 	}
 	h.s.AddDevice(0, 0, 2)
 	h.present[0] = true
@@ -230,7 +230,7 @@ func (h *history) next() (bool, error) {
 		return false, fmt.Errorf("next: %+v, the head of its flow is %d", got, heads[got.Flow])
 	case !got.Placement.Fits:
 		return false, fmt.Errorf("next: %+v, which does not fit", got)
-	case h.s.rules.window && f.inside == (got.Rule == RuleSpare):
+	case h.s.windowed && f.inside == (got.Rule == RuleSpare):
 		return false, fmt.Errorf("next: %+v, inside the window %t", got, f.inside)
 	}
 	h.unqueue(got.Invocation)
@@ -282,11 +282,11 @@ func events() int {
 }
 
 func TestHistories(t *testing.T) {
-	for _, p := range Policies() {
+	for _, p := range append(Policies(), simpleOrders()...) {
 		for name, adjust := range variants() {
 			t.Run(p.Name+name, func(t *testing.T) {
 				t.Parallel()
-				cfg, _ := Defaults(p.Name)
+				cfg := p.Defaults()
 				adjust(&cfg)
 				const seed = 1
 				h, err := newHistory(rand.New(rand.NewPCG(seed, 0)), p.Name, cfg)

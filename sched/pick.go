@@ -57,7 +57,7 @@ func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 
 // choose returns the flow that starts next, and by which rule; none if none can start.
 func (s *Scheduler) choose() (candidate, Rule) {
-	if !s.rules.window {
+	if !s.windowed {
 		return s.chooseInOrder(), RuleOrder
 	}
 	if best := s.best(s.backlog, func(f *flow) bool { return f.inside }, s.orderRank); best.flow != nil {
@@ -129,7 +129,7 @@ func (s *Scheduler) best(flows []*flow, among func(*flow) bool, rankOf func(*flo
 		if best.flow != nil && !r.before(&best.rank) {
 			continue
 		}
-		if d, p, ok := s.fit(f, !s.rules.window || !f.inside); ok {
+		if d, p, ok := s.fit(f, !s.windowed || !f.inside); ok {
 			best = candidate{f, d, p, r}
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Scheduler) best(flows []*flow, among func(*flow) bool, rankOf func(*flo
 
 // orderRank is a flow's position inside the window: the policy's order, then the older head.
 func (s *Scheduler) orderRank(f *flow, r *rank) {
-	k := s.rules.key(s, f)
+	k := s.order.Key(Flow{s, f})
 	r[0], r[1], r[2], r[3] = k[0], k[1], k[2], f.head().seq
 }
 
@@ -150,7 +150,7 @@ func (s *Scheduler) beyondRank(f *flow, r *rank) {
 		r[0] = 0
 	}
 	if f.vt-f.group.level.least <= s.overrun {
-		k := s.rules.key(s, f)
+		k := s.order.Key(Flow{s, f})
 		r[3], r[4], r[5] = 0, k[0], k[1]
 	}
 }
@@ -182,11 +182,11 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 		s.unfit.add(f.need, s.misfits)
 	}
 	switch {
-	case best == nil && !f.ahead && (s.rules.window || !beyond):
+	case best == nil && !f.ahead && (s.windowed || !beyond):
 		for _, m := range s.misfits {
 			a := s.awaits(f, m.device)
 			a.add(f, m.lacks, m.need)
-			a.host = a.host && s.rules.window // elsewhere another flow may have the claim to it
+			a.host = a.host && s.windowed // elsewhere another flow may have the claim to it
 		}
 		return nil, Placement{}, false
 	case best == nil:
@@ -236,12 +236,12 @@ func sooner(a Placement, d *device, b Placement, than *device) bool {
 // used the start.
 func (s *Scheduler) grant(c candidate, rule Rule) Choice {
 	f, d, it := c.flow, c.device, c.flow.head()
+	if s.order.Granted != nil {
+		s.order.Granted(Flow{s, f})
+	}
 	f.queue.Remove(it.queued)
 	it.queued, it.run = nil, s.price(f, it.cost, c.placement)
 	it.run.device, it.run.beyond, it.run.need = d, rule == RuleSpare, c.placement.Need
-	if by := s.rules.hooks.granted(s, f); by != RuleNone && rule == RuleOrder {
-		rule = by
-	}
 	s.charge(f, it.run.charge, it.run.above)
 	s.moveAlong(f, d, c.placement, rule == RuleSpare)
 	f.flights = append(f.flights, it)

@@ -10,11 +10,9 @@ type Rule uint8
 
 // The rules that choose, then the rules that delay.
 const (
-	RuleNone    Rule = iota
-	RuleOrder        // first in the policy's order among the flows that may run
-	RuleSpare        // beyond the window, on a device that nothing inside it can use
-	RuleDeficit      // its deficit passed the limit (paella)
-	RuleBatch        // the rest of the queue being drained (batch)
+	RuleNone  Rule = iota
+	RuleOrder      // first in the policy's order among the flows that may run
+	RuleSpare      // beyond the window, on a device that nothing inside it can use
 
 	RuleEmpty    // nothing is queued
 	RuleThrottle // more than T ahead
@@ -29,7 +27,7 @@ const (
 )
 
 var ruleNames = [Rules]string{
-	"none", "order", "spare", "deficit", "batch", "empty", "throttled",
+	"none", "order", "spare", "empty", "throttled",
 	"no device", "no token", "does not fit", "waits for its container", "backs off", "behind",
 }
 

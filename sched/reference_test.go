@@ -48,7 +48,7 @@ type decision struct {
 func decide(s *Scheduler, now time.Duration) (decision, bool) {
 	r := &reference{s: s, now: max(s.now, int64(now)), awaited: map[*device][]refWait{}, leastRoot: never}
 	r.compete()
-	if !s.rules.window {
+	if !s.windowed {
 		return r.decideInOrder()
 	}
 	for _, f := range r.flows {
@@ -174,7 +174,7 @@ func (r *reference) inOrder(f *refFlow) []int64 {
 func (r *reference) key(f *refFlow) []int64 {
 	running := int64(len(f.flights))
 	switch {
-	case !r.s.rules.window:
+	case !r.s.windowed:
 		return []int64{0, 0}
 	case !r.s.cfg.Shortest:
 		return []int64{running, -int64(f.queue.Len())}
@@ -235,7 +235,7 @@ func (r *reference) fit(f *refFlow) {
 		return
 	}
 	for i, w := range lacking {
-		if !f.ahead && (f.inside || r.s.rules.window) {
+		if !f.ahead && (f.inside || r.s.windowed) {
 			r.awaited[on[i]] = append(r.awaited[on[i]], w)
 		}
 	}
@@ -256,7 +256,7 @@ func (r *reference) delays(d *device, f *refFlow, p Placement) bool {
 			continue
 		}
 		switch {
-		case lacks&LacksHost != 0 && r.s.rules.window:
+		case lacks&LacksHost != 0 && r.s.windowed:
 			return true
 		case p.Shares:
 			if lacks&(LacksContainer|LacksMemory) != 0 {

@@ -1,6 +1,7 @@
 // Package sched decides which queued GPU invocation runs next, and on which
-// device. It holds MQFQ-Sticky (multi-queue fair queueing with an overrun
-// window) and its rivals; Scheduler is the engine under all of them.
+// device. It has the policies that an invoker offers: MQFQ-Sticky (multi-queue fair queueing
+// with an overrun window), a variant with other choices inside the window, and arrival order.
+// Scheduler is the engine under all of them, and under each Policy of another package.
 //
 // It is a pure core: it takes events with the time attached and returns
 // decisions. It has no clock, goroutine, lock or IO, and no decision depends

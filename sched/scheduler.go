@@ -6,7 +6,7 @@ import (
 )
 
 // Scheduler is the one engine under every policy: flows, virtual time, tokens
-// and TTL. Policies differ by their rules.
+// and TTL. Policies differ by their order and by whether they have a window.
 //
 // Times are durations since an epoch that the owner picks, and never go back. The
 // owner calls Next after every other event, again and again until it returns false.
@@ -14,12 +14,11 @@ import (
 type Scheduler struct {
 	cfg   Config
 	view  View
-	rules rules
-	// overrun is T, or endless for the policies without a window.
-	overrun int64
-	// maxTokens caps each device's D: start-time fair queueing has one.
-	maxTokens int
-	rebaseAt  int64
+	order Order
+	// windowed means that the policy has a window. overrun is T, or endless without one.
+	windowed bool
+	overrun  int64
+	rebaseAt int64
 
 	now         int64
 	seq         int64 // invocations counted
@@ -59,7 +58,16 @@ const endless = math.MaxInt64 / 4
 // New returns the named policy under cfg; Defaults gives one to start from. A nil
 // view means that every invocation fits everywhere and starts at once.
 func New(name string, cfg Config, view View) (*Scheduler, error) {
-	r, err := rulesOf(name, cfg)
+	p, ok := PolicyNamed(name)
+	if !ok {
+		return nil, unknown(name)
+	}
+	return p.New(cfg, view)
+}
+
+// New is like the function New, for a policy that need not be listed.
+func (p Policy) New(cfg Config, view View) (*Scheduler, error) {
+	order, err := p.order(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +75,8 @@ func New(name string, cfg Config, view View) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{
-		cfg: cfg, view: view, rules: r,
-		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, waitUntil: never,
+		cfg: cfg, view: view, order: order, windowed: p.Window != nil,
+		overrun: endless, rebaseAt: rebaseAt, waitUntil: never,
 		invocations: map[uint64]*invocation{}, flows: map[FlowID]*flow{},
 		groups: map[string]*group{}, nsWeights: map[string]float64{},
 	}
@@ -76,11 +84,8 @@ func New(name string, cfg Config, view View) (*Scheduler, error) {
 	if view == nil {
 		s.view = everywhere{}
 	}
-	if r.window {
-		s.overrun = int64(cfg.MaxOverrun())
-	}
-	if r.strict {
-		s.overrun, s.maxTokens = 0, 1
+	if s.windowed {
+		s.overrun = int64(p.Window(cfg))
 	}
 	return s, nil
 }
@@ -147,7 +152,6 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 	f.queue.Remove(it.queued)
 	delete(s.invocations, id)
 	s.queued--
-	s.rules.hooks.dropped(s, f)
 	s.queueShrank(f)
 	return true
 }
@@ -157,9 +161,6 @@ func (s *Scheduler) queueShrank(f *flow) {
 	if f.queue.Len() == 0 {
 		s.backlog = dropAt(s.backlog, f.at, func(f *flow, at int) { f.at = at })
 		g := f.group
-		if f.competes {
-			s.rules.hooks.drained(s, f)
-		}
 		f.stepBack(&g.level)
 		f.competes = false
 		if g.queued--; g.queued == 0 {

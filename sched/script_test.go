@@ -107,7 +107,7 @@ func TestScripts(t *testing.T) {
 				}
 			}()
 			out := runScript(t, ours, d, func(s *script) subject {
-				p, err := New(s.policy, s.cfg, s.view)
+				p, err := testPolicy(s.policy).New(s.cfg, s.view)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -162,10 +162,7 @@ var options = map[string]func(*Config, string){
 // create reads policy=NAME and any option as key=value.
 func (s *script) create(t *testing.T, d *datadriven.TestData) {
 	s.policy = value(d, "policy")
-	cfg, ok := Defaults(s.policy)
-	if !ok {
-		t.Fatalf("%s: no policy %q", d.Pos, s.policy)
-	}
+	cfg := testPolicy(s.policy).Defaults()
 	for _, a := range d.CmdArgs {
 		if a.Key == "policy" {
 			continue

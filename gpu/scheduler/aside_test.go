@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,14 +38,14 @@ func (s *script) aside(f *Function, why string) {
 
 // TestForeignMemoryGoes: a run that waits for foreign memory starts when that memory is free.
 func TestForeignMemoryGoes(t *testing.T) {
-	for _, policy := range sched.Policies() {
-		s := newScript(t, config(policy.Name, 1))
+	for _, policy := range append(sched.PolicyNames(), slices.Sorted(maps.Keys(simpleOrders()))...) {
+		s := newScript(t, config(policy, 1))
 		s.foreign(0, 10*gib)
 		f := fn("f", 8*gib)
 		s.submit("", f)
 		s.aside(f, "and the device has 6144 for containers")
 		want := "create 1, start 1 in 1 on 0 cold"
-		check.Equal(t, s.foreignAtOnce(gib), want, "%s", policy.Name)
+		check.Equal(t, s.foreignAtOnce(gib), want, "%s", policy)
 	}
 }
 
@@ -64,7 +66,7 @@ func TestLargeDeviceComesBack(t *testing.T) {
 // TestOverdueRemovalEnds: memory of a container that should have been gone serves when
 // it is.
 func TestOverdueRemovalEnds(t *testing.T) {
-	s := newScript(t, config("mqfq", 1))
+	s := newScript(t, config("least-time", 1))
 	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", fn("g", 8*gib)), 1, 8*gib)
 	s.expect("remove 1", Event{Kind: Failed, Container: 1})
 	s.now += 10 * time.Second
@@ -77,7 +79,7 @@ func TestOverdueRemovalEnds(t *testing.T) {
 
 // TestHeadIsWithdrawn: of a function whose next invocation needs less, that one runs.
 func TestHeadIsWithdrawn(t *testing.T) {
-	s := newScript(t, config("mqfq", 1))
+	s := newScript(t, config("least-time", 1))
 	s.foreign(0, 10*gib)
 	large, small := fn("f", 8*gib), fn("f", gib)
 	small.Key = "another revision"
@@ -90,7 +92,7 @@ func TestHeadIsWithdrawn(t *testing.T) {
 // TestContainerShrinks: the memory of a function's idle container counts no more when
 // its process gave it back.
 func TestContainerShrinks(t *testing.T) {
-	s := newScript(t, config("mqfq", 1))
+	s := newScript(t, config("least-time", 1))
 	s.foreign(0, 6*gib)
 	f := fn("f", gib)
 	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", f), 1, gib)
@@ -103,14 +105,14 @@ func TestContainerShrinks(t *testing.T) {
 // TestTooBigIsRefusedBehindAFullPool: a run that fits no device is refused as soon as there is
 // a slot, and is never set aside.
 func TestTooBigIsRefusedBehindAFullPool(t *testing.T) {
-	for _, policy := range sched.Policies() {
-		c := config(policy.Name, 1)
+	for _, policy := range append(sched.PolicyNames(), slices.Sorted(maps.Keys(simpleOrders()))...) {
+		c := config(policy, 1)
 		c.Pool.Size = 1
 		s := newScript(t, c)
 		s.submit("create 1, start 1 in 1 on 0 cold", fn("g", gib))
 		s.submit("", fn("huge", 100*gib))
 		s.foreign(0, 10*gib)
-		check.Contains(t, s.take(Event{Kind: Left, Invocation: 1, Keep: true}), "refuse 2 too big", "%s", policy.Name)
+		check.Contains(t, s.take(Event{Kind: Left, Invocation: 1, Keep: true}), "refuse 2 too big", "%s", policy)
 	}
 }
 

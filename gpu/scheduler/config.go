@@ -57,7 +57,8 @@ type Config struct {
 	// serve it; 0 is for ever.
 	DeviceTimeout time.Duration
 
-	// NewPolicy replaces sched.New where the policy's calls are checked.
+	// NewPolicy makes the policy. By default that is sched.New, which knows the policies that
+	// an invoker offers. Recorded logs do not have it.
 	NewPolicy func(name string, cfg sched.Config, view sched.View) (Policy, error) `json:"-"`
 }
 

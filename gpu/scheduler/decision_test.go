@@ -241,7 +241,7 @@ func benchmarkBeyond(b *testing.B, policy string, devices int) {
 //
 // Goal: 1 ms. The status of all 10,000 functions takes longer.
 func BenchmarkBacklogEvents(b *testing.B) {
-	for _, policy := range sched.ServedNames() {
+	for _, policy := range sched.PolicyNames() {
 		b.Run(policy, func(b *testing.B) { benchmarkBacklog(b, policy) })
 	}
 }

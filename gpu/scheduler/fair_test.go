@@ -188,7 +188,7 @@ func function(namespace, name string, memory int64) Function {
 // with each run, takes at most the bound's share from a working function, in its own namespace
 // or another.
 func TestFailingFunctionPays(t *testing.T) {
-	for _, policy := range []string{"sticky-plus", "mqfq-sticky", "mqfq"} {
+	for _, policy := range []string{"sticky-plus", "mqfq-sticky", "least-time"} {
 		for _, namespace := range []string{"n", "other"} {
 			for _, crashes := range []bool{false, true} {
 				bad := &caller{Function: function("n", "bad", gib), keep: 3, init: time.Minute, run: time.Second, fails: !crashes, crashes: crashes}

@@ -82,12 +82,12 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		t: t, r: rand.New(rand.NewPCG(seed, 7)), seed: seed, open: map[uint64]bool{}, running: map[uint64]Container{},
 		containers: map[Container]bool{}, removing: map[Container]bool{}, size: map[Container]int{}, ended: map[Reason]int{},
 	}
-	policies := []string{"mqfq-sticky", "sticky-plus", "fcfs", "mqfq", "batch", "sjf", "eevdf", "paella"}
+	policies := []string{"mqfq-sticky", "sticky-plus", "fcfs", "least-time", "newest", "shortest", "deadline", "fewest-runs"}
 	policy := policies[seed%uint64(len(policies))]
-	cfg, _ := sched.Defaults(policy)
+	cfg := defaults(policy)
 	cfg.Namespaces = seed%3 == 0 && policy != "fcfs"
 	c := Config{
-		Policy: policy, Sched: cfg, Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 2 + int(seed%6), Rule: gpu.RetentionPolicy(seed % 4)},
+		Policy: policy, NewPolicy: newPolicy, Sched: cfg, Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 2 + int(seed%6), Rule: gpu.RetentionPolicy(seed % 4)},
 		Context: 400 << 20, Memory: 1 << 30, AckTimeout: 2 * time.Second, IdleTimeout: 10 * time.Minute,
 		PrefetchActive: seed%2 == 0, Faults: seed%4 < 2, SwapEachRun: seed%7 == 6,
 		DeviceTimeout: 5 * time.Minute, Headroom: int64(seed%2) << 30,

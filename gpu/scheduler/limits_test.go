@@ -73,7 +73,7 @@ func TestNamespaceLimitWithoutShim(t *testing.T) {
 // TestLimitIdlesNoToken: a flow that waits for its namespace's limit leaves the other
 // tokens to flows beyond the window.
 func TestLimitIdlesNoToken(t *testing.T) {
-	for _, policy := range []string{"sticky-plus", "mqfq-sticky", "mqfq"} {
+	for _, policy := range []string{"sticky-plus", "mqfq-sticky", "least-time"} {
 		c := config(policy, 1)
 		c.Tokens.Max = 4
 		c.NamespaceLimits = map[string]int64{"a": gib}

@@ -15,9 +15,8 @@ const gib = int64(1) << 30
 
 // config is a scheduler of some devices of 16 GB under a policy.
 func config(policy string, devices int) Config {
-	cfg, _ := sched.Defaults(policy)
 	c := Config{
-		Policy: policy, Sched: cfg, Tokens: gpu.TokensConfig{Max: 2}, Pool: gpu.PoolConfig{Size: 32},
+		Policy: policy, NewPolicy: newPolicy, Sched: defaults(policy), Tokens: gpu.TokensConfig{Max: 2}, Pool: gpu.PoolConfig{Size: 32},
 		Context: 400 << 20, Memory: gib, AckTimeout: 10 * time.Second, PrefetchActive: true,
 	}
 	for i := range devices {

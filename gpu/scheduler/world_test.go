@@ -129,7 +129,7 @@ type pair struct {
 func worldConfig(policy string, tokens, pool int, memory ...int64) scheduler.Config {
 	cfg, _ := sched.Defaults(policy)
 	rule := gpu.LRU
-	if info, _ := sched.Policy(policy); info.Demand {
+	if info, _ := sched.PolicyNamed(policy); info.Demand {
 		rule = gpu.DemandAware
 	}
 	c := scheduler.Config{

@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // oneByOne is a server of one device and token with a pool.
@@ -74,8 +72,8 @@ func small(r *rand.Rand, calls int) (*Workload, func(Params) Params) {
 	}
 	return w, func(p Params) Params {
 		p.GPUs, p.Pool.Size, p.ContainerStart, p.InitInterferes, p.Warmup = devices, pool, start, interferes, warmup
-		info, _ := sched.Policy(p.Policy)
-		if !info.Strict {
+		info, _ := policyNamed(p.Policy)
+		if !info.OneToken {
 			p.Tokens.Max = tokens
 		}
 		if info.NoPool {
@@ -94,7 +92,7 @@ func TestNoPolicyBeatsTheLowerBound(t *testing.T) {
 	for seed := range uint64(30) {
 		for _, n := range []int{1, 3, 6, 40} {
 			w, server := small(rand.New(rand.NewPCG(seed, uint64(n))), n)
-			for _, policy := range sched.PolicyNames() {
+			for _, policy := range PolicyNames() {
 				p := server(params(t, policy))
 				p.Verify = false
 				r := run(t, w, p)

@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // runs is the input of a claim, in the syntax of parse.
@@ -231,7 +229,7 @@ func rareClaims() (list []claim) {
 		"sjf":    "all are expected to take about the same, so chance decides",
 		"eevdf":  "nearly the order of arrival",
 	}
-	for _, p := range sched.Policies() {
+	for _, p := range Policies() {
 		if !p.NoPool {
 			list = append(list, claim{"rare-" + p.Name, p.Name + ", mean latency of the rare call", "-", " s", runs{"rare " + p.Name + rareServer},
 				func(r []*Result) float64 { return ofTheRare(r[0]) }, measured(), why[p.Name]})

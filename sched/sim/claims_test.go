@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -191,7 +190,7 @@ func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
 	t.Parallel()
 	s := DefaultSpec()
 	s.Duration = 2 * time.Minute
-	entries, err := Entries(sched.PolicyNames(), Options{}, s, nil)
+	entries, err := Entries(PolicyNames(), Options{}, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +201,7 @@ func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
 	}
 	check.Equal(t, calls, 3*len(entries), "reports of progress")
 	for i, f := range figures {
-		check.Equal(t, f.Policy, sched.PolicyNames()[i], "figure %d", i)
+		check.Equal(t, f.Policy, PolicyNames()[i], "figure %d", i)
 		check.Equal(t, f.Mean.N, 3, "%s", f.Policy)
 		check.Greater(t, f.Mean.Median, 0, "%s", f.Policy)
 	}

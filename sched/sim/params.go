@@ -2,12 +2,10 @@ package sim
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Params has everything about a run except its workload: the policy and the server. A
@@ -51,13 +49,13 @@ func (c Clock) read() time.Duration {
 // DefaultParams returns the published defaults for a policy: a 16 GB device,
 // the paper's D=2, T=10 s, alpha=2 and a pool of 32.
 func DefaultParams(policy string) (Params, error) {
-	cfg, ok := sched.Defaults(policy)
-	if !ok {
-		return Params{}, fmt.Errorf("--policy %q: not one of %s", policy, strings.Join(sched.PolicyNames(), ", "))
+	of, err := policyNamed(policy)
+	if err != nil {
+		return Params{}, err
 	}
 	p := Params{
 		Config: scheduler.Config{
-			Policy: policy, Sched: cfg, Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 32, Rule: gpu.LRU},
+			Policy: policy, NewPolicy: newPolicy, Sched: of.Defaults(), Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 32, Rule: gpu.LRU},
 			Link: gpu.DefaultTransferModel(), Context: 400 * mib, Memory: gib, PrefetchActive: true,
 			Faults: true, // how much of a transfer a run waits for is the link's rule
 		},
@@ -65,14 +63,13 @@ func DefaultParams(policy string) (Params, error) {
 		Interference: gpu.DefaultInterference(), KernelShare: 0.6,
 		Window: 30 * time.Second, Drain: time.Hour,
 	}
-	info, _ := sched.Policy(policy)
-	if info.NoPool {
+	if of.NoPool {
 		p.Pool.Size = 0
 	}
-	if info.Demand {
+	if of.Demand {
 		p.Pool.Rule = gpu.DemandAware
 	}
-	if info.Strict {
+	if of.OneToken {
 		p.Tokens.Max = 1 // more would count as capacity
 	}
 	return p, nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // second is short for the tests' durations.
@@ -135,7 +134,7 @@ func onlyCores(t *testing.T) {
 func TestSameSeedSameNumbers(t *testing.T) {
 	onlyCores(t)
 	t.Parallel()
-	for _, policy := range sched.PolicyNames() {
+	for _, policy := range PolicyNames() {
 		var last string
 		for range 3 {
 			w := generate(t, "zipf", nil)
@@ -165,7 +164,7 @@ func TestInvariants(t *testing.T) {
 	}
 	for _, kind := range kinds {
 		w := generate(t, kind.Name, func(s *Spec) { s.Duration = time.Minute })
-		for _, policy := range sched.PolicyNames() {
+		for _, policy := range PolicyNames() {
 			for name, change := range map[string]func(*Params){
 				"default":   func(*Params) {},
 				"tight":     func(p *Params) { p.GPUMemory, p.Pool.Size = 6*gib, 5 },
@@ -176,7 +175,7 @@ func TestInvariants(t *testing.T) {
 			} {
 				p := params(t, policy)
 				change(&p)
-				if info, _ := sched.Policy(policy); info.NoPool {
+				if info, _ := policyNamed(policy); info.NoPool {
 					p.Pool.Size = 0
 				}
 				r := run(t, w, p)

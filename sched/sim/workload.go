@@ -1,10 +1,10 @@
 // Package sim is a discrete-event simulator of one GPU server. It measures the cost and the
 // benefit of a scheduling policy on a workload, without a GPU.
 //
-// It has no rules of its own: package sched chooses the flow, and package gpu decides about
-// containers, device memory and tokens, with the same code that the invoker runs. The package
-// adds the environment: arrivals, container starts, transfers, interference between runs, and
-// measurements. A run is a function of its workload and parameters. Nothing depends on the
+// Package sched chooses the flow, and package gpu decides about containers, device memory and
+// tokens, with the same code that the invoker runs. The package adds the environment: arrivals,
+// container starts, transfers, interference between runs, and measurements. Its only rules are
+// the orders of the policies that the invoker's policies are compared with. A run is a function of its workload and parameters. Nothing depends on the
 // clock, on goroutines or on map order.
 //
 // The package starts goroutines only in runAll, which waits for all of them.

@@ -67,8 +67,8 @@ func (c demoCmd) Validate() error {
 // checkPolicy returns an error that names the flag if the policy is unknown. An empty
 // name means the default policy.
 func checkPolicy(name string) error {
-	if name != "" && !slices.Contains(sched.ServedNames(), name) {
-		return fmt.Errorf("--policy %s: want one of %s", name, strings.Join(sched.ServedNames(), ", "))
+	if name != "" && !slices.Contains(sched.PolicyNames(), name) {
+		return fmt.Errorf("--policy %s: want one of %s", name, strings.Join(sched.PolicyNames(), ", "))
 	}
 	return nil
 }

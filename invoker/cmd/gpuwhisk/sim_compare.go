@@ -8,7 +8,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -78,7 +77,7 @@ first policy, seed by seed. A trace is the same for every seed, so one is enough
 func (c simCompareCmd) entries(trace *sim.Workload) ([]sim.Entry, error) {
 	policies := c.Policies
 	if len(policies) == 0 {
-		policies = sched.PolicyNames()
+		policies = sim.PolicyNames()
 	}
 	return sim.Entries(policies, c.Options, c.Spec, trace)
 }

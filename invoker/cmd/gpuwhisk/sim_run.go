@@ -12,7 +12,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -36,7 +35,7 @@ busy with warm runs one after another.
 Policies:
 
 `)
-	for _, p := range sched.Policies() {
+	for _, p := range sim.Policies() {
 		fmt.Fprintf(&b, "  %-12s %s\n", p.Name, p.Text)
 	}
 	b.WriteString("\nWorkloads:\n\n")

@@ -122,7 +122,7 @@ func invokers(at *[]string) value {
 
 // policy is the name of a policy. Setting it sets what the policy does.
 func (g *GPU) policy() value {
-	v := choice(&g.Policy, sched.ServedNames()...)
+	v := choice(&g.Policy, sched.PolicyNames()...)
 	name := v.set
 	v.set = func(given []entry) error {
 		if err := name(given); err != nil {
@@ -138,8 +138,8 @@ func (g *GPU) policy() value {
 	return v
 }
 
-func (g *GPU) info() sched.PolicyInfo {
-	info, _ := sched.Policy(g.Policy) // choice accepted the name, so it is known
+func (g *GPU) info() sched.Policy {
+	info, _ := sched.PolicyNamed(g.Policy) // choice accepted the name, so it is known
 	return info
 }
 
