@@ -24,18 +24,6 @@ type Policy struct {
 	Order func() Order
 }
 
-// Order says which of the flows that may run goes first.
-type Order struct {
-	// Key returns the flow's position. The least goes first, and the older head among equals.
-	Key func(Flow) Key
-	// Granted is called before a flow's head is taken from its queue to run. Undone is called
-	// when a run was given up without an end. Both may be nil.
-	Granted, Undone func(Flow)
-}
-
-// Key is a position in an order.
-type Key [3]int64
-
 // Policies lists the policies that an invoker offers.
 func Policies() []Policy {
 	return []Policy{

@@ -28,13 +28,13 @@ func fewestRuns() Order {
 		Key: func(f Flow) Key { return Key{runs[f]} },
 		Granted: func(f Flow) {
 			if f.Queued() == 0 || !f.Competes() || f.Oldest() > f.Newest() {
-				panic(fmt.Sprintf("%s is granted without a head", f.ID()))
+				panic(fmt.Sprintf("%s is granted without a head", f.f.id))
 			}
 			runs[f]++
 		},
 		Undone: func(f Flow) {
 			if runs[f]--; runs[f] < 0 {
-				panic(fmt.Sprintf("%s has more runs undone than granted", f.ID()))
+				panic(fmt.Sprintf("%s has more runs undone than granted", f.f.id))
 			}
 		},
 	}

@@ -11,9 +11,9 @@
 // Containers, device memory and activations are outside; a decision sees them through View.
 //
 // Each rule has its file: clock (virtual time, of flows and of namespaces), pick (which flow
-// is next, and where), keys (the policies' orders), wait (for a container of one's own),
-// blocked (flows that cannot use what others can), ttl (when a flow is inactive). done has
-// the end of a run.
+// is next, and where), order (how an order sees flows), keys (the policies' orders), wait (for
+// a container of one's own), blocked (flows that cannot use what others can), ttl (when a flow
+// is inactive). done has the end of a run.
 package sched
 
 import "time"

@@ -4,8 +4,8 @@
 // Package sched chooses the flow, and package gpu decides about containers, device memory and
 // tokens, with the same code that the invoker runs. The package adds the environment: arrivals,
 // container starts, transfers, interference between runs, and measurements. Its only rules are
-// the orders of the policies that the invoker's policies are compared with. A run is a function of its workload and parameters. Nothing depends on the
-// clock, on goroutines or on map order.
+// the orders of the policies that the invoker's policies are compared with. A run is a function
+// of its workload and parameters. Nothing depends on the clock, on goroutines or on map order.
 //
 // The package starts goroutines only in runAll, which waits for all of them.
 package sim
