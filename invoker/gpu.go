@@ -15,7 +15,7 @@ import (
 )
 
 // gpuScheduler turns the GPU scheduler's orders into work and results into the GPU scheduler's
-// events. It makes no decisions. Only the dispatcher's event loop calls its methods. An invoker
+// events. The GPU scheduler alone decides. Only the dispatcher's event loop calls its methods. An invoker
 // without devices has a nil gpuScheduler.
 type gpuScheduler struct {
 	d          *dispatcher

@@ -16,7 +16,8 @@ import (
 // processes map. Its pages are charged to the container, whose processes touch them, and no
 // other container gets the file. The file begins with a page of counters, in which each process
 // keeps the number of bytes that it has pinned. Behind it each process has a range of its own.
-// The zero value has no file yet. It is safe for concurrent use.
+// The zero value is ready to use: the first process gets a new file. An arena is safe for
+// concurrent use.
 type arena struct {
 	mu   sync.Mutex
 	file *os.File

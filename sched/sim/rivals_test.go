@@ -93,8 +93,8 @@ func (c *contest) drain(want string) {
 	check.Equal(c.t, strings.Join(got, " "), want)
 }
 
-// TestBatch: batch drains the queue that holds the oldest invocation. Later arrivals are no
-// part of it.
+// TestBatch: batch drains the queue that holds the oldest invocation. Invocations that arrive
+// later do not belong to the batch.
 func TestBatch(t *testing.T) {
 	c := newContest(t, "batch", 1, nil)
 	c.enqueue("a", 2, 0)

@@ -120,7 +120,8 @@ func invokers(at *[]string) value {
 	return v
 }
 
-// policy is the name of a policy. Setting it sets what the policy does.
+// policy reads the name of a policy, and sets the scheduler's settings and the retention of
+// containers to the defaults of that policy.
 func (g *GPU) policy() value {
 	v := choice(&g.Policy, sched.PolicyNames()...)
 	name := v.set

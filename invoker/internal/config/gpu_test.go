@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// TestGPUDevices: devices are found, named, simulated or none. Combinations of these are
-// refused.
+// TestGPUDevices: a host finds its devices, or settings name them, simulate them or turn them
+// off. Named devices beside simulated ones are refused.
 func TestGPUDevices(t *testing.T) {
 	for _, c := range []struct {
 		env     []string

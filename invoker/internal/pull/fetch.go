@@ -45,7 +45,7 @@ func (p *Puller) fetch(o slot.Order, r Request) {
 	})
 }
 
-// miss returns why an answer has no activation.
+// miss returns the reason for which an answer has no activation, and logs errors.
 func (p *Puller) miss(r Request, answer activation.FetchAnswer, err error) slot.Miss {
 	action := r.Queue.Action.FQN()
 	switch {

@@ -81,7 +81,7 @@ func (c *chaos) tryClock(path string) (output string, ok bool) {
 	return string(bytes.TrimSpace(out)), err == nil
 }
 
-// begin starts an invoker without waiting for it.
+// begin starts an invoker. It returns before the invoker is ready.
 func (c *chaos) begin() {
 	c.t.Helper()
 	cmd := harness.Command(c.environment(), c.args(0)...)

@@ -105,7 +105,7 @@ type tally struct {
 	all *tally // nil: there is one fixture, or this is of all
 }
 
-// What is read of a tally, too.
+// Kinds of events that the chaos test also reads from a tally.
 const (
 	ends               = "ends of invokers"
 	fixturesThatFailed = "fixtures that failed"

@@ -211,7 +211,8 @@ func (y *player) call(p *program, verb string, args []string) (answer, error) {
 	return p.run(verb, args...)
 }
 
-// moved is the answer to an order that moves memory. Only full success is no error.
+// moved returns the answer to an order that moves memory. It returns an error if
+// a process failed, if none answered, or if fewer than least bytes moved.
 func moved(d shimctl.Done, least int64, err error) (answer, error) {
 	switch {
 	case err != nil:

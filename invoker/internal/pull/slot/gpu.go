@@ -105,8 +105,8 @@ func (t *Table) gpuSlot(q activation.Queue) *slot {
 	return nil
 }
 
-// firstRun is the assumed duration of a run before any run has ended. Set-up takes most of
-// that time.
+// firstRun is the assumed duration of a run before any run has ended. Most of the five
+// seconds are for the set-up of a container.
 const firstRun = 5 * time.Second
 
 // load sums up the activations that were pulled and have not ended.
