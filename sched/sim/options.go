@@ -22,6 +22,8 @@ type Options struct {
 	Retention     *string        `group:"Server" placeholder:"lru" help:"Which idle container is evicted: lru, flow-lru (inactive, then throttled flows first), protect-lru, demand. sticky-plus: demand."`
 	Context       *Bytes         `group:"Server" placeholder:"400MB" help:"Device memory of a container's CUDA context."`
 	Start         *time.Duration `group:"Server" name:"container-start" placeholder:"1.5s" help:"Container start on top of a function's cold time."`
+	MemoryReport  *time.Duration `group:"Server" placeholder:"100us" help:"From a run's answer until its container's memory is reported and its token is free."`
+	LogCollection *time.Duration `group:"Server" placeholder:"1ms" help:"From a run's answer until its logs are collected and its container is free."`
 	Interference  []float64      `group:"Server" placeholder:"1,1.3,2.1,3" help:"Slowdown of each of 1, 2, 3, ... runs at once."`
 	InitAlone     *bool          `negatable:"" group:"Server" help:"Initialization does not slow down other runs."`
 	SwapBandwidth *float64       `group:"Server" placeholder:"12" help:"GB/s between host and device, in each direction."`
@@ -101,6 +103,8 @@ func (o Options) copyTo(p *Params) {
 	set(&p.Tokens.Threshold, o.Threshold)
 	set((*Bytes)(&p.Context), o.Context)
 	set(&p.ContainerStart, o.Start)
+	set(&p.MemoryReport, o.MemoryReport)
+	set(&p.LogCollection, o.LogCollection)
 	set(&p.Link.Overlap, o.SwapOverlap)
 	set((*Bytes)(&p.Headroom), o.Headroom)
 	set(&p.SwapEachRun, o.SwapEachRun)

@@ -19,7 +19,13 @@ type Params struct {
 
 	// ContainerStart comes on top of a function's cold time.
 	ContainerStart time.Duration
-	Interference   gpu.Interference
+	// MemoryReport is the time from the answer of a run until its container has reported its
+	// memory. Then the run's token is free.
+	MemoryReport time.Duration
+	// LogCollection is the time from the answer of a run until its logs are collected. Then the
+	// run's container is free, if its memory was reported.
+	LogCollection time.Duration
+	Interference  gpu.Interference
 	// InitInterferes makes a container's initialization load the device like
 	// a run does; otherwise it only takes its time.
 	InitInterferes bool
@@ -60,6 +66,7 @@ func DefaultParams(policy string) (Params, error) {
 			Faults: true, // how much of a transfer a run waits for is the link's rule
 		},
 		GPUs: 1, GPUMemory: 16 * gib, ContainerStart: 1500 * time.Millisecond, InitInterferes: true,
+		MemoryReport: 100 * time.Microsecond, LogCollection: time.Millisecond,
 		Interference: gpu.DefaultInterference(), KernelShare: 0.6,
 		Window: 30 * time.Second, Drain: time.Hour,
 	}
@@ -127,6 +134,8 @@ func (p Params) Validate() error {
 		constraint{"--headroom", Bytes(p.Headroom), p.Headroom >= 0 && p.Headroom < p.GPUMemory, belowMemory},
 		inside("--pool", p.Pool.Size, 0, 100_000),
 		inside("--container-start", p.ContainerStart, 0, maxCost),
+		inside("--memory-report", p.MemoryReport, 0, maxCost),
+		inside("--log-collection", p.LogCollection, 0, maxCost),
 		above("--kernel-share", p.KernelShare, 0, 1),
 		inside("--window", p.Window, leastWindow, maxTime),
 		inside("--warmup", p.Warmup, 0, maxTime),

@@ -228,13 +228,13 @@ func (e *engine) completions(d *device) {
 	}
 }
 
-// complete ends an activation.
+// complete ends an activation. As in an invoker, three events follow one another: the run has
+// its answer; its container's memory is reported and its token is free; its logs are
+// collected and its container is free. Other flows may take the token in between.
 func (e *engine) complete(j int32) {
 	x := &e.executions[j]
 	x.phase, x.ended = finished, e.now
 	e.done++
-	e.running--
-	e.touch(x.fn)
 	if e.hosted {
 		e.ended = append(e.ended, int(j))
 	}
@@ -242,14 +242,18 @@ func (e *engine) complete(j int32) {
 	if !x.kind.Warm() {
 		v.Setup = x.ran - x.granted
 	}
-	// As in an invoker the token is free before the container, with a decision of its own.
-	for _, kind := range []scheduler.EventKind{scheduler.Answered, scheduler.Ended} {
+	send := func(kind scheduler.EventKind) {
 		v.Kind = kind
 		e.notify(v)
-		e.decide()
+		e.touch(x.fn)
 	}
-	v.Kind = scheduler.Left
-	e.notify(v)
+	send(scheduler.Answered)
+	e.after(e.p.MemoryReport, func() {
+		e.running--
+		e.reportMemory(x.container, true)
+		send(scheduler.Ended)
+	})
+	e.after(max(e.p.MemoryReport, e.p.LogCollection), func() { send(scheduler.Left) })
 }
 
 // sampleLater has a device's utilization read, as NVML would, again and again.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // second is short for the tests' durations.
@@ -105,6 +106,33 @@ func TestStartKinds(t *testing.T) {
 		r := run(t, calls(c.fns, c.at), p)
 		check.Equal(t, r.Starts, c.starts, "%s", name)
 		near(t, r.Latency.P99, c.slowest, name)
+	}
+}
+
+// TestTokenIsFreeBeforeTheContainer: a run's token is free when its container has reported its
+// memory, its container when the logs are collected. In between another function takes the
+// token, and a run that needs the container waits with the token.
+func TestTokenIsFreeBeforeTheContainer(t *testing.T) {
+	a := Function{Name: "a", Warm: second, Cold: second, Memory: gib}
+	b := a
+	b.Name = "b"
+	for name, c := range map[string]struct {
+		at           map[string][]float64
+		granted, ran time.Duration
+	}{
+		"another function":  {map[string][]float64{"a": {0, 100}, "b": {50, 100.1}}, 101100, 101100},
+		"the same function": {map[string][]float64{"a": {0, 100, 100.1}}, 101100, 101300},
+	} {
+		p := params(t, "fcfs")
+		p.Tokens.Max, p.ContainerStart = 1, 0
+		p.MemoryReport, p.LogCollection = 100*time.Millisecond, 300*time.Millisecond
+		e, err := newEngine(calls([]Function{a, b}, c.at), p)
+		check.NoError(check.Must(t), err)
+		check.NoError(check.Must(t), e.loop())
+		last := e.executions[len(e.executions)-1]
+		check.Equal(t, last.kind, sched.GPUWarm, "%s", name)
+		check.Equal(t, last.granted.Round(time.Microsecond), c.granted*time.Millisecond, "%s: when it has the token", name)
+		check.Equal(t, last.ran.Round(time.Microsecond), c.ran*time.Millisecond, "%s: when it runs", name)
 	}
 }
 
