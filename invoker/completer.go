@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
@@ -57,7 +56,7 @@ func appError(text string) *ending { return refused(activation.StatusApplication
 
 // accept adds a message to the table. The caller has reserved a permit.
 func (c *completer) accept(d Delivery) *pending {
-	p := &pending{Delivery: d, completer: c, trace: &explain.Trace{}, accepted: c.clock()}
+	p := &pending{Delivery: d, completer: c, accepted: c.clock()}
 	c.observe.accepted(p)
 	c.mu.Lock()
 	p.state = c.table.Deliver(delivery.Arrival{
@@ -132,7 +131,7 @@ func (c *completer) take(p *pending, e delivery.Event) (left []delivery.Order) {
 			c.observe.answered(p, o.End)
 			c.ack(p, c.completion(p, o))
 		case delivery.Store:
-			c.put(p, o.End.Record)
+			c.put(p, o.End)
 		case delivery.Commit:
 			c.observe.settled(p)
 			p.Done()
@@ -180,13 +179,21 @@ func (c *completer) pass(p *pending) bool {
 	return false
 }
 
+// file ends a pending activation by its run. The record is complete.
+func (c *completer) file(p *pending, e delivery.End) {
+	if e.Store {
+		e.Document = e.Record.Document(c.wall().UnixMilli())
+	}
+	c.take(p, delivery.Event{Kind: delivery.Filed, End: e})
+}
+
 // end ends a pending activation that does not end by its run: it is refused, an earlier
 // process ended it, its admission or its worker failed. If its caller or its controller
 // knows an end already, that end counts.
 func (c *completer) end(p *pending, e ending) {
 	if e.Record == nil {
 		c.observe.refused(p, e)
-		e.Record, e.Combined = p.record(e.response, times{}, c.wall()), true
+		e.Record, e.Combined = p.record(e.response, c.wall()), true
 	}
 	e.Store = !e.Silent && c.store.keeps(p, e.Record.Response)
 	c.take(p, delivery.Event{Kind: delivery.Ended, End: e.End})

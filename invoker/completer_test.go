@@ -160,7 +160,7 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 		withFixture(t, func(t *testing.T, env *fixture) {
 			env.history = func(d *Delivery) {
 				d.Begun, d.Attempts = true, 3
-				d.Ended = ofPending(d.Message, nil).record(c.response, times{}, time.Now())
+				d.Ended = ofPending(d.Message, nil).record(c.response, time.Now())
 				d.Ended.Logs = []string{"a line"}
 			}
 			env.action("f", nil)

@@ -21,8 +21,8 @@ type actionContainer struct {
 	slot container.SlotID // in the CPU pool, 0 for a GPU container
 	name string
 	key  string // of its runs, as its state file has it
-	// function is the flow of the last run in a CPU container, for the status page. The
-	// dispatcher alone uses it.
+	// function is the flow of the runs in a CPU container, for the status page. The dispatcher
+	// alone uses it.
 	function sched.FlowID
 	spec     container.Spec
 	handle   container.Handle

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // event is something that happened outside the cores. The dispatcher applies it and then lets
@@ -96,7 +97,9 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 			r.start = container.Warm
 		}
 	}
-	ctr.function = flowOf(p)
+	if ctr.function == (sched.FlowID{}) { // its first run, which initialises it for one function
+		ctr.function = flowOf(p)
+	}
 	d.observe.placed(p, now, r.start.String(), ctr.name)
 	d.goWork(func(ctx context.Context) { d.worker.do(ctx, r) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -47,13 +48,13 @@ func (t *transfer) time(now time.Duration) time.Duration {
 }
 
 // annotation returns the GPU annotation of the record.
-func (l *lease) annotation(at times, now time.Duration) activation.Annotation {
+func (l *lease) annotation(t *explain.Trace, now time.Duration) activation.Annotation {
 	run := activation.GPURun{
 		Device: l.device, Start: l.kind.String(), QueueTime: l.waited.Milliseconds(),
 		PrefetchTime: l.transfer.time(now).Milliseconds(), Memory: l.memory.Load(), Measured: l.measured.Load(), Fallback: l.fallback,
 	}
-	if !at.runStart.IsZero() {
-		run.GPUTime = at.runEnd.Sub(at.runStart).Milliseconds()
+	if !t.RunStart.IsZero() {
+		run.GPUTime = t.RunEnd.Sub(t.RunStart).Milliseconds()
 	}
 	return run.Annotation()
 }
@@ -111,14 +112,14 @@ func (w *worker) leave(ctx context.Context, e left) {
 func (e left) event(kind scheduler.EventKind) scheduler.Event {
 	r := e.run
 	out := scheduler.Event{Kind: kind, Invocation: r.invocation, Keep: e.keep, Unused: e.unused, Unstartable: r.unstartable != nil}
-	switch at := r.times; {
-	case !at.runStart.IsZero():
-		out.Ran = at.runEnd.Sub(at.runStart)
+	switch t := &r.trace; {
+	case !t.RunStart.IsZero():
+		out.Ran = t.RunEnd.Sub(t.RunStart)
 		if r.start != container.Warm {
-			out.Setup = at.runStart.Sub(at.begun)
+			out.Setup = t.RunStart.Sub(r.began)
 		}
-	case r.start != container.Warm && !at.begun.IsZero():
-		out.Setup = time.Since(at.begun)
+	case r.start != container.Warm && !r.began.IsZero():
+		out.Setup = time.Since(r.began)
 	}
 	return out
 }

@@ -78,15 +78,15 @@ func (o *observer) stored(p *pending, batch int, err error) {
 // settled ends the trace: the acks and the record are safe.
 func (o *observer) settled(p *pending) {
 	p.trace.Completed = time.Now()
-	o.traces.Add(p.trace)
+	o.traces.Add(&p.trace)
 	if o.exporter != nil {
-		o.exporter.Ended(p.trace, p.TraceContext)
+		o.exporter.Ended(&p.trace, p.TraceContext)
 	}
 }
 
 // queued records that an activation enters the queue of the pool or of the GPU scheduler.
 func (o *observer) queued(p *pending, at time.Duration) {
-	if t := p.trace; t.Queued.IsZero() { // it was not queued before
+	if t := &p.trace; t.Queued.IsZero() { // it was not queued before
 		t.Queued, t.Kind = o.instant(at), p.action.Exec.Kind
 	}
 }
@@ -107,10 +107,12 @@ func (o *observer) created(r *run, began time.Time, took time.Duration) {
 
 func (o *observer) initEnded(r *run, x proxy.Exchange) {
 	o.metrics.phases["init"].Observe(x.Elapsed().Seconds())
+	r.trace.InitStart, r.trace.InitEnd = x.Start, x.End
 }
 
 func (o *observer) runAnswered(r *run, x proxy.Exchange) {
 	o.metrics.phases["run"].Observe(x.Elapsed().Seconds())
+	r.trace.RunStart, r.trace.RunEnd = x.Start, x.End
 }
 
 func (o *observer) logsRead(r *run, began time.Time, took time.Duration, got container.LogResult) {
@@ -127,16 +129,14 @@ func (o *observer) rescheduled(r *run) {
 	r.trace.Again++
 }
 
-// runEnded adds the times of a run to the trace. Its worker calls it last.
-func (o *observer) runEnded(r *run, now time.Duration) {
-	t := r.trace
-	t.InitStart, t.InitEnd = r.times.initStart, r.times.initEnd
-	t.RunStart, t.RunEnd = r.times.runStart, r.times.runEnd
-	t.TimedOut = timedOut(r.action, r.times)
-	if l := r.lease; l != nil && t.GPU != nil {
-		t.GPU.Moved, t.GPU.Memory = l.transfer.time(now), l.memory.Load()
-		if l.transfer != nil {
-			t.GPU.MoveStart = o.instant(l.transfer.began)
-		}
+// leftGPU adds the memory of a run on a GPU to the trace. Its worker calls it last.
+func (o *observer) leftGPU(r *run, now time.Duration) {
+	l, g := r.lease, r.trace.GPU
+	if g == nil {
+		return
+	}
+	g.Moved, g.Memory = l.transfer.time(now), l.memory.Load()
+	if l.transfer != nil {
+		g.MoveStart = o.instant(l.transfer.began)
 	}
 }

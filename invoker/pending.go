@@ -15,7 +15,7 @@ type pending struct {
 	Delivery
 	state     *delivery.Activation
 	completer *completer
-	trace     *explain.Trace
+	trace     explain.Trace // its steps so far, with the times of its run
 	accepted  time.Duration
 
 	// The route, known from route on and fixed from then on.

@@ -111,7 +111,7 @@ func (c *clerk) pendingOf(d Delivery, blocking bool) (*pending, *activation.Reco
 	d.Message, d.Done = m, func() { c.done++ }
 	c.completer.reserve(context.Background())
 	c.accepted++
-	return c.completer.accept(d), ofPending(m, acted()).record(activation.Response{}, times{}, at(1))
+	return c.completer.accept(d), ofPending(m, acted()).record(activation.Response{}, at(1))
 }
 
 // result reports the result of an activation whose logs are still being read.

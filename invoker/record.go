@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 )
 
 // Texts for users whose activation never reached a container, in OpenWhisk's words
@@ -22,37 +23,31 @@ const (
 	causeSequence = "sequence"
 )
 
-// times are the instants of a run. A zero time means that the step did not happen.
-type times struct {
-	begun              time.Time // the worker
-	initStart, initEnd time.Time
-	runStart, runEnd   time.Time
-}
-
 // span returns the start and the end in the record: the exchange that ran, preceded by the
 // time of init as if there had been no gap.
-func (t times) span(now time.Time) (start, end time.Time) {
+func span(t *explain.Trace, now time.Time) (start, end time.Time) {
 	switch {
-	case !t.runStart.IsZero():
-		start = millis(t.runStart)
-		if !t.initStart.IsZero() {
-			start = start.Add(-t.initTime())
+	case !t.RunStart.IsZero():
+		start = millis(t.RunStart)
+		if !t.InitStart.IsZero() {
+			start = start.Add(-initTime(t))
 		}
-		return start, millis(t.runEnd)
-	case !t.initStart.IsZero():
-		return millis(t.initStart), millis(t.initEnd)
+		return start, millis(t.RunEnd)
+	case !t.InitStart.IsZero():
+		return millis(t.InitStart), millis(t.InitEnd)
 	}
 	return millis(now), millis(now)
 }
 
-func (t times) initTime() time.Duration { return millis(t.initEnd).Sub(millis(t.initStart)) }
+func initTime(t *explain.Trace) time.Duration { return millis(t.InitEnd).Sub(millis(t.InitStart)) }
 
 func millis(t time.Time) time.Time { return t.Truncate(time.Millisecond) }
 
 // record makes the record of a pending activation with its annotations in the original's
 // order. If the action is not known, the record has no limits, no wait time and no duration.
-func (p *pending) record(r activation.Response, at times, now time.Time) *activation.Record {
-	start, end := at.span(now)
+func (p *pending) record(r activation.Response, now time.Time) *activation.Record {
+	t := &p.trace
+	start, end := span(t, now)
 	duration := end.UnixMilli() - start.UnixMilli()
 	rec := &activation.Record{
 		ActivationID: p.ActivationID, Namespace: p.User.Namespace.Name, Name: p.Action.Name, Subject: p.User.Subject,
@@ -64,8 +59,8 @@ func (p *pending) record(r activation.Response, at times, now time.Time) *activa
 		rec.Version = a.Version
 		details.Path, details.Kind, details.MemoryMB = a.FQN(), a.Exec.Kind, int64(a.Limits.MemoryMB)
 		waited := start
-		if !at.initStart.IsZero() {
-			waited, details.InitTime = at.initStart, at.initTime().Milliseconds()
+		if !t.InitStart.IsZero() {
+			waited, details.InitTime = t.InitStart, initTime(t).Milliseconds()
 		}
 		details.WaitTime = waited.UnixMilli() - p.TransID.StartMillis()
 	}
@@ -84,19 +79,20 @@ func (p *pending) record(r activation.Response, at times, now time.Time) *activa
 	annotations.AddText("path", details.Path)
 	annotations.AddNumber("waitTime", details.WaitTime)
 	annotations.AddText("kind", details.Kind)
-	annotations.AddBool("timeout", timedOut(p.action, at))
+	t.TimedOut = timedOut(p.action, t)
+	annotations.AddBool("timeout", t.TimedOut)
 	*annotations = append(*annotations, activation.Annotation{Key: "limits", Value: p.action.Limits.JSON()})
-	if !at.initStart.IsZero() {
+	if !t.InitStart.IsZero() {
 		annotations.AddNumber("initTime", details.InitTime)
 	}
 	return rec
 }
 
 // timedOut reports whether the last exchange took the whole limit.
-func timedOut(a *activation.Action, at times) bool {
-	took := at.initEnd.Sub(at.initStart)
-	if !at.runStart.IsZero() {
-		took = at.runEnd.Sub(at.runStart)
+func timedOut(a *activation.Action, t *explain.Trace) bool {
+	took := t.InitEnd.Sub(t.InitStart)
+	if !t.RunStart.IsZero() {
+		took = t.RunEnd.Sub(t.RunStart)
 	}
 	return took >= time.Duration(a.Limits.TimeoutMillis)*time.Millisecond
 }

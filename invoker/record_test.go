@@ -11,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
@@ -47,6 +48,13 @@ func ofPending(m *activation.Message, a *activation.Action) *pending {
 	return &pending{Delivery: Delivery{Message: m}, action: a}
 }
 
+// ran returns a pending activation with the times of its run.
+func ran(m *activation.Message, t explain.Trace) *pending {
+	p := ofPending(m, acted())
+	p.trace = t
+	return p
+}
+
 const acceptedLimits = `{"concurrency":1,"logs":10,"memory":256,"timeout":1000}`
 
 // The whole document of a record, as the database gets it. The owner comes from the message,
@@ -63,14 +71,14 @@ func TestRecordDocument(t *testing.T) {
 		want string
 	}{
 		"plain": {
-			ofPending(message(), acted()).record(success, times{runStart: at(50), runEnd: at(60)}, at(99)),
+			ran(message(), explain.Trace{RunStart: at(50), RunEnd: at(60)}).record(success, at(99)),
 			head + `{"key":"path","value":"provider/pkg/act"},{"key":"waitTime","value":50},{"key":"kind","value":"python:3"},` +
 				`{"key":"timeout","value":false},{"key":"limits","value":` + acceptedLimits + `}],` +
 				`"duration":10,"end":1700000000060,"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,` +
 				`"response":{"result":{"a":1},"size":7,"statusCode":0},"start":1700000000050,"subject":"someone","updated":5,"version":"0.0.9"}`,
 		},
 		"in a sequence, by a binding": {
-			ofPending(caused, acted()).record(success, times{runStart: at(50), runEnd: at(60)}, at(99)),
+			ran(caused, explain.Trace{RunStart: at(50), RunEnd: at(60)}).record(success, at(99)),
 			head + `{"key":"causedBy","value":"sequence"},{"key":"binding","value":"caller/bound"},` +
 				`{"key":"path","value":"provider/pkg/act"},{"key":"waitTime","value":50},{"key":"kind","value":"python:3"},` +
 				`{"key":"timeout","value":false},{"key":"limits","value":` + acceptedLimits + `}],"cause":"fedcba9876543210fedcba9876543210",` +
@@ -78,14 +86,14 @@ func TestRecordDocument(t *testing.T) {
 				`"response":{"result":{"a":1},"size":7,"statusCode":0},"start":1700000000050,"subject":"someone","updated":5,"version":"0.0.9"}`,
 		},
 		"fallback": {
-			ofPending(caused, nil).record(appError("no").response, times{}, at(70)),
+			ofPending(caused, nil).record(appError("no").response, at(70)),
 			head + `{"key":"causedBy","value":"sequence"},{"key":"path","value":"provider/pkg/act"},{"key":"kind","value":"unknown"}],` +
 				`"cause":"fedcba9876543210fedcba9876543210","duration":0,"end":1700000000070,"entityType":"activation","logs":[],"name":"act",` +
 				`"namespace":"caller","publish":false,"response":{"result":{"error":"no"},"statusCode":1},"start":1700000000070,` +
 				`"subject":"someone","updated":5,"version":"0.0.7"}`,
 		},
 		"fallback without a version": {
-			ofPending(unversioned, nil).record(appError("no").response, times{}, at(70)),
+			ofPending(unversioned, nil).record(appError("no").response, at(70)),
 			head + `{"key":"path","value":"provider/pkg/act"},{"key":"kind","value":"unknown"}],"duration":0,"end":1700000000070,` +
 				`"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,"response":{"result":{"error":"no"},"statusCode":1},` +
 				`"start":1700000000070,"subject":"someone","updated":5,"version":"0.0.1"}`,
@@ -105,20 +113,20 @@ func TestRecordTimes(t *testing.T) {
 		timeout          bool
 	}
 	for name, c := range map[string]struct {
-		at   times
+		at   explain.Trace
 		want want
 	}{
-		"warm":                   {times{runStart: at(50), runEnd: at(60)}, want{50, 60, 50, -1, false}},
-		"cold":                   {times{initStart: at(20), initEnd: at(45), runStart: at(50), runEnd: at(60)}, want{25, 60, 20, 25, false}},
-		"failed init":            {times{initStart: at(20), initEnd: at(45)}, want{20, 45, 20, 25, false}},
-		"no container":           {times{}, want{90, 90, 90, -1, false}},
-		"at the limit":           {times{runStart: at(50), runEnd: at(1050)}, want{50, 1050, 50, -1, true}},
-		"below the limit":        {times{runStart: at(50), runEnd: at(1049)}, want{50, 1049, 50, -1, false}},
-		"init at the limit":      {times{initStart: at(20), initEnd: at(1020)}, want{20, 1020, 20, 1000, true}},
-		"only both over it":      {times{initStart: at(20), initEnd: at(720), runStart: at(730), runEnd: at(1430)}, want{30, 1430, 20, 700, false}},
-		"run over it, init none": {times{initStart: at(20), initEnd: at(21), runStart: at(30), runEnd: at(1040)}, want{29, 1040, 20, 1, true}},
+		"warm":                   {explain.Trace{RunStart: at(50), RunEnd: at(60)}, want{50, 60, 50, -1, false}},
+		"cold":                   {explain.Trace{InitStart: at(20), InitEnd: at(45), RunStart: at(50), RunEnd: at(60)}, want{25, 60, 20, 25, false}},
+		"failed init":            {explain.Trace{InitStart: at(20), InitEnd: at(45)}, want{20, 45, 20, 25, false}},
+		"no container":           {explain.Trace{}, want{90, 90, 90, -1, false}},
+		"at the limit":           {explain.Trace{RunStart: at(50), RunEnd: at(1050)}, want{50, 1050, 50, -1, true}},
+		"below the limit":        {explain.Trace{RunStart: at(50), RunEnd: at(1049)}, want{50, 1049, 50, -1, false}},
+		"init at the limit":      {explain.Trace{InitStart: at(20), InitEnd: at(1020)}, want{20, 1020, 20, 1000, true}},
+		"only both over it":      {explain.Trace{InitStart: at(20), InitEnd: at(720), RunStart: at(730), RunEnd: at(1430)}, want{30, 1430, 20, 700, false}},
+		"run over it, init none": {explain.Trace{InitStart: at(20), InitEnd: at(21), RunStart: at(30), RunEnd: at(1040)}, want{29, 1040, 20, 1, true}},
 	} {
-		rec := ofPending(message(), acted()).record(activation.Response{}, c.at, at(90))
+		rec := ran(message(), c.at).record(activation.Response{}, at(90))
 		got := want{start: rec.Start - epoch, end: rec.End - epoch, init: -1}
 		got.wait, _ = rec.Annotations.Number("waitTime")
 		if ms, ok := rec.Annotations.Number("initTime"); ok {

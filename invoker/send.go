@@ -68,13 +68,14 @@ func (c *completer) event(p *pending, r *activation.Record) {
 
 // put stores a record. From then on the queue of the database has the log lines, and
 // bounds their memory.
-func (c *completer) put(p *pending, r *activation.Record) {
-	doc := r.Document(c.wall().UnixMilli())
-	c.take(p, delivery.Event{Kind: delivery.Encoded, Document: doc})
+func (c *completer) put(p *pending, e delivery.End) {
 	if c.ctx.Err() != nil {
 		return
 	}
-	err := c.records.Put(c.ctx, r.DocumentID(), doc, func(batch int, err error) {
+	if e.Document == nil {
+		e.Document = e.Record.Document(c.wall().UnixMilli())
+	}
+	err := c.records.Put(c.ctx, e.Record.DocumentID(), e.Document, func(batch int, err error) {
 		c.observe.stored(p, batch, err)
 		if err != nil {
 			c.log.Error("record refused by the store", keyActivation, p.ActivationID, "error", err)

@@ -58,7 +58,7 @@ func (sf *stateFiles) runLeft(r *run) {
 	ctr.state.since = time.Now()
 	// The state file of a prewarmed one is written anew after its first run.
 	if ctr.state.kept && ctr.key == r.key {
-		sf.set(ctr, container.Idle)
+		sf.disk.SetActivity(ctr.name, container.Idle, ctr.state.since, ctr.gpu.holds())
 		return
 	}
 	state := r.stateFile(ctr.state.since)
@@ -115,13 +115,8 @@ func (sf *stateFiles) setActivity(ctr *actionContainer, is container.Activity) {
 	ctr.state.mu.Lock()
 	defer ctr.state.mu.Unlock()
 	if ctr.state.kept {
-		sf.set(ctr, is)
+		sf.disk.SetActivity(ctr.name, is, ctr.state.since, ctr.gpu.holds())
 	}
-}
-
-// set writes the activity of a container without runs. The caller must hold its lock.
-func (sf *stateFiles) set(ctr *actionContainer, is container.Activity) {
-	sf.disk.SetActivity(ctr.name, is, ctr.state.since, ctr.gpu.holds())
 }
 
 // drop forgets a container that is about to be removed.

@@ -24,7 +24,7 @@ const largestStartFailure = 64 << 10
 // judgeStart decides whether the response of a run holds for any other run of the same
 // revision. An error of the platform does not.
 func (r *run) judgeStart(response activation.Response) {
-	began := r.start == container.Warm || !r.times.runStart.IsZero()
+	began := r.start == container.Warm || !r.trace.RunStart.IsZero()
 	if !began && response.StatusCode == activation.StatusDeveloperError && len(response.Result) <= largestStartFailure {
 		r.unstartable = &response
 	}

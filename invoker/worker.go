@@ -33,7 +33,7 @@ type run struct {
 	// unstartable is the response of a run whose action could not be started, if any
 	// other run of the revision would get the same. It is nil otherwise.
 	unstartable *activation.Response
-	times       times
+	began       time.Time // when its worker began
 }
 
 // worker carries out runs. It has no state of its own: its input is the run, and its results
@@ -72,9 +72,10 @@ func (w *worker) do(ctx context.Context, r *run) {
 			w.leave(ctx, left{run: r})
 		}
 		if cause != nil && ctx.Err() == nil {
-			rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, proxy.TextAbnormal), r.times, time.Now())
+			rec := r.record(activation.ErrorResponse(activation.StatusWhiskError, proxy.TextAbnormal), time.Now())
 			w.completer.end(r.pending, ending{End: delivery.End{Record: rec}})
 		}
+		w.large.Release(r.logBytes)
 	}()
 	response, err := w.steps(ctx, r)
 	switch {
@@ -92,8 +93,16 @@ func (w *worker) do(ctx context.Context, r *run) {
 // steps gets the container ready and runs the action in it. The error of a failed creation is
 // a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
-	r.times.begun = time.Now()
-	err := w.reach(ctx, r)
+	r.began = time.Now()
+	var err error
+	switch {
+	case r.start == container.Cold:
+		err = w.create(ctx, r)
+	case r.resume:
+		if err = w.engine.Resume(ctx, r.ctr.handle.ID); err != nil {
+			err = fmt.Errorf("%w: resume: %w", errAgain, err)
+		}
+	}
 	if r.ctr.lost() { // which is also why it could not be created
 		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)
 	}
@@ -127,19 +136,6 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 // textDeviceLost answers an activation whose GPU failed under it.
 const textDeviceLost = "The GPU that the action ran on was lost."
 
-// reach creates or resumes the container if it must.
-func (w *worker) reach(ctx context.Context, r *run) error {
-	switch {
-	case r.start == container.Cold:
-		return w.create(ctx, r)
-	case r.resume:
-		if err := w.engine.Resume(ctx, r.ctr.handle.ID); err != nil {
-			return fmt.Errorf("%w: resume: %w", errAgain, err)
-		}
-	}
-	return nil
-}
-
 func (w *worker) create(ctx context.Context, r *run) error {
 	began := time.Now()
 	if err := w.createWhenBack(ctx, r); err != nil {
@@ -160,7 +156,6 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (respo
 	x := r.ctr.exchange(ctx, 0, func(ctx context.Context) proxy.Exchange {
 		return r.ctr.client.Init(ctx, body, r.timeout, limit)
 	})
-	r.times.initStart, r.times.initEnd = x.Start, x.End
 	w.observe.initEnded(r, x)
 	if x.Unhealthy() { // OpenWhisk's invoker loses such an activation
 		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextNotInitialized), false
@@ -186,7 +181,6 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	}
 	r.answered = x.Status != 0 && x.Failure == proxy.None
 	w.observe.runAnswered(r, x)
-	r.times.runStart, r.times.runEnd = x.Start, x.End
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextAbnormal), nil
 	}
@@ -203,16 +197,15 @@ func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool
 // container is free before the controller gets the completion, ready for the controller's next
 // message.
 func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error) {
-	defer func() { w.large.Release(r.logBytes) }()
 	combined := err != nil && !r.endedAtOnce(err) // it never reached a container
 	if err != nil {
 		response = w.failure(r, err)
 	}
-	r.judgeStart(response)
-	rec := r.record(response, r.times, time.Now())
+	rec := r.record(response, time.Now())
 	end := delivery.End{Record: rec, Combined: combined, Store: w.completer.store.keeps(r.pending, response)}
 	keep := response.StatusCode < activation.StatusDeveloperError
 	if r.lease != nil {
+		r.judgeStart(response)
 		w.concludeOnGPU(ctx, r, end, keep)
 		return
 	}
@@ -222,9 +215,7 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 		end.Record = &logged
 	}
 	w.leave(ctx, left{run: r, keep: keep})
-	w.completer.take(r.pending, delivery.Event{Kind: delivery.Answered, End: end})
-	w.observe.runEnded(r, w.clock())
-	w.completer.take(r.pending, delivery.Event{Kind: delivery.Filed, End: end})
+	w.completer.file(r.pending, end)
 }
 
 // concludeOnGPU is conclude for a run on a GPU. The completion does not wait for the report of
@@ -233,7 +224,7 @@ func (w *worker) concludeOnGPU(ctx context.Context, r *run, end delivery.End, ke
 	plain := *end.Record
 	annotate := func() delivery.End {
 		rec := plain
-		rec.Annotations = append(slices.Clip(plain.Annotations), r.lease.annotation(r.times, w.clock()))
+		rec.Annotations = append(slices.Clip(plain.Annotations), r.lease.annotation(&r.trace, w.clock()))
 		end.Record = &rec
 		return end
 	}
@@ -245,8 +236,8 @@ func (w *worker) concludeOnGPU(ctx context.Context, r *run, end delivery.End, ke
 	}
 	w.completer.take(r.pending, delivery.Event{Kind: delivery.Answered, End: annotate()})
 	w.leave(ctx, left{run: r, keep: keep})
-	w.observe.runEnded(r, w.clock())
-	w.completer.take(r.pending, delivery.Event{Kind: delivery.Filed, End: annotate()})
+	w.observe.leftGPU(r, w.clock())
+	w.completer.file(r.pending, annotate())
 }
 
 // endedAtOnce reports whether err is about a container that was created and ended before it

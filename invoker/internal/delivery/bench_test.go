@@ -11,8 +11,8 @@ func BenchmarkTable(b *testing.B) {
 		t.Reserve()
 		a := t.Deliver(Arrival{ID: "a", Blocking: true, Journaled: true})
 		for _, e := range []Event{
-			{Kind: Begun}, {Kind: Begun}, {Kind: Answered, End: end}, {Kind: Persisted, Version: Version(answered)},
-			{Kind: Filed, End: end}, {Kind: Encoded}, {Kind: Acked}, {Kind: Stored},
+			{Kind: Begun}, {Kind: Begun}, {Kind: Filed, End: end}, {Kind: Persisted, Version: Version(answered)},
+			{Kind: Acked}, {Kind: Stored},
 		} {
 			e.Activation = a
 			t.Take(0, e)

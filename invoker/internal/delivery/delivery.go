@@ -26,10 +26,9 @@ const (
 	Begun                          // the action is about to run
 	Unwritten                      // the journal cannot write that it begins
 	Resulted                       // the result is known, and the logs are still being read
-	Answered                       // the end is known
-	Filed                          // the record is complete
-	Ended                          // the end by any failure: Answered and Filed at once
-	Encoded                        // the document of the record is made
+	Answered                       // the end is known, and the record is not complete
+	Filed                          // the end is known, and the record is complete
+	Ended                          // the end by any failure; an end that others know already counts
 	Acked                          // the broker has an ack, or refuses it for good
 	Stored                         // the database has the record, or refuses it for good
 	Persisted                      // the journal has the end
@@ -45,7 +44,6 @@ type Event struct {
 	Kind       EventKind
 	Activation *Activation
 	End        End     // of Resulted, Answered, Filed and Ended
-	Document   []byte  // of Encoded
 	Version    Version // of Persisted: the version in the order
 	Bytes      int64   // of SetApart: the memory of the activation
 }
@@ -53,7 +51,7 @@ type Event struct {
 // End describes how an activation ended.
 type End struct {
 	Record   *activation.Record
-	Document []byte // the encoded record; nil while it is not encoded
+	Document []byte // the encoded record, or nil. With it the table keeps no log lines.
 	Combined bool   // one combined ack, also for a caller that does not wait
 	Store    bool   // the record is stored
 	Silent   bool   // no event and no entry: the next process comes to the same end
@@ -78,7 +76,7 @@ const (
 	SendEvent                           // to the readers of user events
 	SendCompletion                      // to the controller
 	SendCombined                        // to the controller, with the result
-	Store                               // encode the record, report Encoded, and store it
+	Store                               // store the record
 	Pass                                // give the activation to another invoker
 	Commit                              // report to Kafka's feed that the message is completed
 	Report                              // report the end to the parts that wait for it

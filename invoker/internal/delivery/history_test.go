@@ -137,6 +137,7 @@ func fileEnd(a *Activation, end End) End {
 	if a.end.Record != nil {
 		end.Record = a.end.Record
 	}
+	end.Document = end.Record.Response.Result
 	return end
 }
 

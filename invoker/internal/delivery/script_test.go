@@ -125,6 +125,7 @@ func (w *world) command(t *testing.T, words []string) []string {
 	case "answer":
 		w.take(id, Event{Kind: Answered, End: end})
 	case "file":
+		end.Document = []byte(text)
 		w.take(id, Event{Kind: Filed, End: end})
 	case "end":
 		end.Combined = true

@@ -31,7 +31,7 @@ type Table struct {
 	fetched map[activation.ID]bool
 	// unsafe lists the activations that have ended while an ack or the record may be lost.
 	unsafe []*Activation
-	orders []Order
+	orders []Order // of the present call
 }
 
 // New returns an empty table.
@@ -67,6 +67,7 @@ func (t *Table) Deliver(m Arrival) *Activation {
 // Take applies an event and returns its orders. The orders belong to the caller, who may
 // carry them out while other goroutines report events.
 func (t *Table) Take(now time.Duration, e Event) []Order {
+	t.orders = nil
 	a := e.Activation
 	switch e.Kind {
 	case Skipped:
@@ -82,12 +83,9 @@ func (t *Table) Take(now time.Duration, e Event) []Order {
 	case Answered:
 		t.answer(now, a, e.End)
 	case Filed:
-		t.file(a, e.End)
+		t.file(now, a, e.End)
 	case Ended:
 		t.end(now, a, e.End)
-	case Encoded:
-		a.end.Document = e.Document
-		a.dropLogs()
 	case Acked:
 		a.unsent--
 		t.settleIfSafe(a)
@@ -112,7 +110,7 @@ func (t *Table) Take(now time.Duration, e Event) []Order {
 	case SetApart:
 		t.setApart(a, e.Bytes)
 	}
-	return t.ready()
+	return t.orders
 }
 
 // begin logs the start of the run, once. The journal is the log. Without a journal, the
@@ -163,8 +161,10 @@ func (t *Table) answer(now time.Duration, a *Activation, e End) {
 	t.order(Report, a)
 }
 
-// file stores the complete record and frees the permit.
-func (t *Table) file(a *Activation, e End) {
+// file stores the complete record and frees the permit. It sends the end first if nobody knows
+// the end.
+func (t *Table) file(now time.Duration, a *Activation, e End) {
+	t.answer(now, a, e)
 	if a.stage != answered {
 		return
 	}
@@ -172,9 +172,8 @@ func (t *Table) file(a *Activation, e End) {
 	if a.store {
 		a.unstored = true
 		t.order(Store, a)
-	} else {
-		a.dropLogs()
 	}
+	a.dropLogs()
 	t.settleIfSafe(a)
 	t.release(a)
 }
@@ -188,8 +187,7 @@ func (t *Table) end(now time.Duration, a *Activation, e End) {
 	case resulted, answered:
 		e = a.end
 	}
-	t.answer(now, a, e)
-	t.file(a, e)
+	t.file(now, a, e)
 }
 
 // pass gives an activation that has not begun to another invoker. The next process must
@@ -283,22 +281,24 @@ func (t *Table) show(now time.Duration, a *Activation) {
 
 // Tick returns orders for the ends that the journal should have by now and does not have.
 func (t *Table) Tick(now time.Duration) []Order {
+	t.orders = nil
 	for _, a := range t.unsafe {
 		waited := now - a.since
 		if waited >= recordTime || waited >= ackTime && a.unsent > 0 {
 			t.persistOnce(a)
 		}
 	}
-	return t.ready()
+	return t.orders
 }
 
 // Stop returns orders for all ends that may be lost and that the journal does not have.
 // The caller calls it when nothing more is sent.
 func (t *Table) Stop() []Order {
+	t.orders = nil
 	for _, a := range t.unsafe {
 		t.persistOnce(a)
 	}
-	return t.ready()
+	return t.orders
 }
 
 func (t *Table) persistOnce(a *Activation) {
@@ -319,16 +319,9 @@ func (t *Table) order(k OrderKind, a *Activation) {
 	t.orders = append(t.orders, Order{Do: k, Activation: a, End: a.end, Version: Version(a.stage)})
 }
 
-// ready returns the orders that have been given since the last call.
-func (t *Table) ready() []Order {
-	orders := t.orders
-	t.orders = nil
-	return orders
-}
-
-// dropLogs drops the log lines: the encoded document has them, or no record is stored.
+// dropLogs drops the log lines if the encoded document has them, or if no record is stored.
 func (a *Activation) dropLogs() {
-	if a.end.Record != nil && len(a.end.Record.Logs) > 0 {
+	if (a.end.Document != nil || !a.store) && len(a.end.Record.Logs) > 0 {
 		short := *a.end.Record
 		short.Logs = nil
 		a.end.Record = &short

@@ -209,6 +209,9 @@ func (w *world) carryOut(o Order) {
 		text = string(o.End.Record.Response.Result)
 	}
 	w.orders = append(w.orders, strings.TrimSpace(words[o.Do]+" "+string(id)+shown(o, text)))
+	if (o.Do == Store || o.Do == AppendEnd) && o.End.Store && o.End.Document == nil && len(o.End.Record.Logs) == 0 {
+		panic("the log lines of a stored record are lost")
+	}
 	switch o.Do {
 	case AppendBegin:
 		if w.away && !w.find(id).fetched {
@@ -245,7 +248,6 @@ func (w *world) carryOut(o Order) {
 	case SendEvent:
 		w.events[id] = append(w.events[id], text)
 	case Store:
-		w.table.Take(w.now, Event{Kind: Encoded, Activation: o.Activation, Document: []byte(text)})
 		w.loose = append(w.loose, loose{id: id, text: text, record: true})
 	case Pass:
 		w.passing[id] = true
