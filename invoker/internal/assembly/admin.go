@@ -20,41 +20,48 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// adminHandler returns the admin handler. Until the invoker accepts work, /ping names the step
+// adminPort is the HTTP listener of the invoker.
+type adminPort struct {
+	*overview
+	gpus       *gpus
+	containers *actionEngine
+}
+
+// handler returns the admin handler. Until the invoker accepts work, /ping names the step
 // that the start waits for, with a status that readiness probes treat as "not yet".
-func (a *assembly) adminHandler() http.Handler {
-	username, password := a.c.Admin.Login()
+func (p *adminPort) handler() http.Handler {
+	username, password := p.c.Admin.Login()
 	o := admin.Options{
-		Instance: a.instance.String(), Username: username, Password: password, LocalOnly: a.c.Admin.LocalOnly(),
-		Header: a.c.Admin.TransactionHeader, Pings: a.intake, Pool: a.intake.pool(), Fallbacks: fallbackList{a}, Answered: a.steps.ObserveRequest,
+		Instance: p.instance.String(), Username: username, Password: password, LocalOnly: p.c.Admin.LocalOnly(),
+		Header: p.c.Admin.TransactionHeader, Pings: p.intake, Pool: p.intake.pool(), Fallbacks: fallbackList{p.gpus}, Answered: p.steps.ObserveRequest,
 	}
-	if a.c.Admin.WellKnown() {
+	if p.c.Admin.WellKnown() {
 		o.Names = machineNames()
 	}
-	if a.c.Metrics.Served() {
+	if p.c.Metrics.Served() {
 		// Gauges are collected on demand and have a registry of their own: the
 		// console reads the counters once a second.
 		live := prometheus.NewRegistry()
-		live.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
-		var all prometheus.Gatherer = prometheus.Gatherers{a.metrics, a.functions, live}
-		if a.c.Metrics.Names() {
-			all = a.kamon(all)
+		live.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{p.overview})
+		var all prometheus.Gatherer = prometheus.Gatherers{p.metrics, p.functions, live}
+		if p.c.Metrics.Names() {
+			all = p.kamon(all)
 		}
 		o.Metrics = promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 	}
-	if a.c.Admin.Status {
-		o.Status = func(ctx context.Context) (any, error) { return a.status(ctx) }
-		o.Console = a.console()
+	if p.c.Admin.Status {
+		o.Status = func(ctx context.Context) (any, error) { return p.status(ctx) }
+		o.Console = p.console()
 	}
 	open := admin.New(o)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/ping" && !a.ready.Load() {
+		if r.URL.Path == "/ping" && !p.ready.Load() {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "not ready: "+a.waiting(), http.StatusServiceUnavailable)
+			http.Error(w, "not ready: "+p.waiting(), http.StatusServiceUnavailable)
 			return
 		}
 		if r.URL.Path == "/ping" {
-			if why := a.cannot(); why != "" {
+			if why := p.cannot(); why != "" {
 				w.Header().Set("Retry-After", "5")
 				http.Error(w, "cannot work: "+why, http.StatusServiceUnavailable)
 				return
@@ -72,18 +79,18 @@ func machineNames() []string {
 }
 
 // cannot returns why the invoker cannot work although it is ready, or "".
-func (a *assembly) cannot() string {
-	if why, _ := a.unable.Load().(string); why != "" {
+func (o *overview) cannot() string {
+	if why, _ := o.unable.Load().(string); why != "" {
 		return "container engine: " + why
 	}
-	if why := a.intake.away(); why != "" {
+	if why := o.intake.away(); why != "" {
 		return "Kafka: " + why
 	}
 	return ""
 }
 
-func (a *assembly) waiting() string {
-	if s, _ := a.stage.Load().(string); s != "" {
+func (c *condition) waiting() string {
+	if s, _ := c.stage.Load().(string); s != "" {
 		return s
 	}
 	return "stopping"
@@ -99,64 +106,64 @@ const (
 
 // certificateTrouble returns why the certificate of the admin port is not valid, or soon will
 // not be, or "". Clients that check the certificate get no answer then, but work goes on.
-func (a *assembly) certificateTrouble() string {
-	if a.certificate == nil {
+func (c *condition) certificateTrouble() string {
+	if c.certificate == nil {
 		return ""
 	}
-	_, text := tlsstore.Validity(a.certificate, time.Now())
+	_, text := tlsstore.Validity(c.certificate, time.Now())
 	if text == "" {
 		return ""
 	}
 	return "admin port: " + text + " (whisk.invoker.https.keystore-path)"
 }
 
-// openListener serves the admin endpoints from the beginning of the start, so that /status
+// open serves the admin endpoints from the beginning of the start, so that /status
 // names the step that the start waits for.
-func (a *assembly) openListener(ctx context.Context) (func(), error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)))
+func (p *adminPort) open(ctx context.Context) (func(), error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(p.Host, strconv.Itoa(p.c.Admin.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
 	}
-	if addr, is := listener.Addr().(*net.TCPAddr); is && !addr.IP.IsLoopback() && a.c.Admin.WellKnown() {
+	if addr, is := listener.Addr().(*net.TCPAddr); is && !addr.IP.IsLoopback() && p.c.Admin.WellKnown() {
 		const keys = "whisk.invoker.username and whisk.invoker.password"
-		if a.c.Admin.LocalOnly() {
-			a.Log.Info("no login is set for the admin port: all but /ping and /metrics is served to this machine alone", "keys", keys)
+		if p.c.Admin.LocalOnly() {
+			p.Log.Info("no login is set for the admin port: all but /ping and /metrics is served to this machine alone", "keys", keys)
 		} else {
-			a.login = "the login of the admin port is the one of OpenWhisk's sources, and the port is open to other hosts: set " + keys
-			a.Log.Warn(a.login, "address", listener.Addr().String())
+			p.login = "the login of the admin port is the one of OpenWhisk's sources, and the port is open to other hosts: set " + keys
+			p.Log.Warn(p.login, "address", listener.Addr().String())
 		}
 	}
 	// Actions have no business with the admin port.
 	listener = httpserver.Filter(listener, func(from netip.Addr) bool {
-		fromContainer := a.fromContainer.Load()
+		fromContainer := p.containers.fromContainer.Load()
 		return fromContainer == nil || !(*fromContainer)(from)
 	})
-	server := httpserver.New(a.adminHandler(), 0, maxConnections)
-	server.RegisterOnShutdown(func() { close(a.closing) })
+	server := httpserver.New(p.handler(), 0, maxConnections)
+	server.RegisterOnShutdown(func() { close(p.closing) })
 	done := make(chan struct{})
 	serve := func() error { return server.Serve(listener) }
-	if a.c.Admin.Protocol == "https" {
-		t := a.c.Admin.TLS
+	if p.c.Admin.Protocol == "https" {
+		t := p.c.Admin.TLS
 		server.TLSConfig, err = tlsstore.Server(tlsstore.File{Path: t.KeystorePath, Password: t.KeystorePassword}, t.ClientAuth)
 		if err != nil {
 			_ = listener.Close()
 			return nil, fmt.Errorf("open the key store of the admin port: %w (whisk.invoker.https.keystore-path)", err)
 		}
-		a.certificate = server.TLSConfig.Certificates[0].Leaf
-		if why := a.certificateTrouble(); why != "" {
-			a.Log.Warn(why)
+		p.certificate = server.TLSConfig.Certificates[0].Leaf
+		if why := p.certificateTrouble(); why != "" {
+			p.Log.Warn(why)
 		}
 		serve = func() error { return server.ServeTLS(listener, "", "") }
 	}
 	go func() {
 		defer close(done)
 		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
-			a.Log.Error("admin port closed", "error", err)
+			p.Log.Error("admin port closed", "error", err)
 		}
 	}()
-	a.admin = listener.Addr().String()
-	if a.Listening != nil {
-		a.Listening(a.admin)
+	p.address = listener.Addr().String()
+	if p.Listening != nil {
+		p.Listening(p.address)
 	}
 	return func() {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)

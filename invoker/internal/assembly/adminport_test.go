@@ -27,13 +27,12 @@ func TestWellKnownLoginIsWarnedOf(t *testing.T) {
 		{"", known, true}, {"127.0.0.1", known, false}, {"", "of their own", false}, {"", "", false},
 	} {
 		log := &bytes.Buffer{}
-		a := &assembly{Options: Options{Host: c.host, Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, condition: condition{closing: make(chan struct{})}}
-		a.intake = classic{a}
+		a := newAssembly(Options{Config: &config.Config{}, Host: c.host, Log: slog.New(slog.NewTextHandler(log, nil))})
 		a.c.Admin = config.Admin{Username: "invoker.user", Password: c.password}
-		stop, err := a.openListener(t.Context())
+		stop, err := a.port.open(t.Context())
 		check.NoError(t, err)
 		stop()
-		s, err := a.status(t.Context())
+		s, err := a.overview.status(t.Context())
 		check.NoError(t, err)
 		if logged := strings.Contains(log.String(), "level=WARN"); logged != c.warned {
 			t.Errorf("host %q, password %q: logged %t, want %t", c.host, c.password, logged, c.warned)
@@ -97,13 +96,12 @@ func TestExpiredCertificateIsWarnedOf(t *testing.T) {
 		store := filepath.Join(t.TempDir(), "own.p12")
 		check.NoError(t, os.WriteFile(store, data, 0o600))
 		log := &bytes.Buffer{}
-		a := &assembly{Options: Options{Host: "127.0.0.1", Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, condition: condition{closing: make(chan struct{})}}
-		a.intake = classic{a}
+		a := newAssembly(Options{Config: &config.Config{}, Host: "127.0.0.1", Log: slog.New(slog.NewTextHandler(log, nil))})
 		a.c.Admin = config.Admin{Protocol: "https", TLS: config.AdminTLS{KeystorePath: store, KeystorePassword: "pass"}}
-		stop, err := a.openListener(t.Context())
+		stop, err := a.port.open(t.Context())
 		check.NoError(t, err)
 		stop()
-		s, err := a.status(t.Context())
+		s, err := a.overview.status(t.Context())
 		check.NoError(t, err)
 		check.Contains(t, strings.Join(s.Warnings, ""), c.text, "%s", name)
 		check.Contains(t, log.String(), c.text, "%s", name)

@@ -10,26 +10,16 @@ package assembly
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/netip"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
-	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -85,89 +75,46 @@ type Options struct {
 	silence time.Duration
 }
 
-// assembly is everything that is open. Its parts open in order, and a part reads only the
+// assembly wires the pieces of one invoker. Its parts open in order, and a part reads only the
 // fields that earlier parts have set.
 type assembly struct {
-	Options
-	condition
-	messaging
-	stores
-	actionEngine
-	c        *config.Config
-	instance activation.Instance
-	admin    string // address of the admin listener
-	began    time.Time
-
-	metrics *prometheus.Registry
-	// functions are the metrics of each GPU function, apart from the others: the
-	// console reads those once a second.
-	functions *prometheus.Registry
-	steps     *invoker.StepObserver // of adapters
-	recording io.Writer             // nil without whisk.gpu.record
-	tracer    invoker.Tracer        // nil: traces are off
-	userLogs  invoker.UserLogs      // nil: logs go into records alone
-
-	intake  intake
-	parts   openParts
-	gpus    gpus
-	state   state
-	invoker atomic.Pointer[invoker.Invoker]
+	*base
+	messaging  messaging
+	state      state
+	gpus       gpus
+	containers actionEngine
+	stores     stores
+	telemetry  telemetry
+	intake     intake
+	parts      openParts
+	overview   overview
+	port       adminPort
 }
 
-// condition says whether the invoker can work, for /ping, /status and the pings. The fields
-// that are not atomic are set before the admin listener opens.
-type condition struct {
-	ready       atomic.Bool
-	stopping    atomic.Bool       // the stop has begun
-	retired     atomic.Bool       // an operator disabled it
-	stage       atomic.Value      // string: the step that the start waits for
-	unable      atomic.Value      // string: why the invoker cannot work
-	closing     chan struct{}     // closed when the admin listener closes
-	login       string            // why the admin port's login protects nothing; empty if it does
-	manifest    string            // why actions of every kind fail; empty if they do not
-	certificate *x509.Certificate // of the admin port; nil without https
-}
-
-// messaging has the connections to Kafka.
-type messaging struct {
-	cluster      *kafka.Cluster
-	feed         *kafka.Feed
-	from         *sources
-	gpuHosts     *gpuHosts // nil: no activation is passed on
-	producer     *kafka.Producer
-	pinger       atomic.Pointer[kafka.Pinger]
-	following    sync.WaitGroup // the switching of the pings
-	announceStop func()         // sends the last ping and waits for the broker
-}
-
-// stores has the databases.
-type stores struct {
-	store *couchdb.Store
-	// records is the store of records; nil where that is CouchDB.
-	records clients.Store
-	bucket  *bucket // nil: no code is in S3
-}
-
-// actionEngine runs the actions.
-type actionEngine struct {
-	programs     func() runtimes.Programs // the interpreters of this host, searched by findPrograms
-	engine       Engine
-	deviceEngine deviceEngine   // nil: actions run as processes
-	daemon       invoker.Daemon // nil: actions run as processes
-	// fromContainer reports whether an address is that of an action container. It is nil
-	// before the engine is open, and for processes.
-	fromContainer atomic.Pointer[func(netip.Addr) bool]
+// newAssembly makes the pieces and tells each the pieces that it uses. Nothing is open yet.
+func newAssembly(o Options) *assembly {
+	b := &base{
+		Options: o, c: o.Config, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(), began: time.Now(),
+		condition: condition{closing: make(chan struct{})},
+	}
+	a := &assembly{base: b}
+	a.messaging.base, a.state.base, a.gpus.base, a.telemetry.base = b, b, b, b
+	a.containers.base, a.containers.gpus = b, &a.gpus
+	a.stores.base, a.stores.state = b, &a.state
+	if a.c.Scheduler.Enabled {
+		a.intake = &scheduled{base: b, messaging: &a.messaging, state: &a.state, gpus: &a.gpus, stores: &a.stores}
+	} else {
+		a.intake = &classic{base: b, messaging: &a.messaging, state: &a.state, gpus: &a.gpus}
+	}
+	a.overview = overview{base: b, parts: &a.parts, intake: a.intake}
+	a.port = adminPort{overview: &a.overview, gpus: &a.gpus, containers: &a.containers}
+	return a
 }
 
 // Run runs one invoker from its start to its end. It returns when ctx has ended and the
 // invoker has drained, or when the start fails.
 func Run(ctx context.Context, o Options) (err error) {
-	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(), began: time.Now()}
-	a.closing = make(chan struct{})
-	a.intake = classic{a}
-	if a.c.Scheduler.Enabled {
-		a.intake = &scheduled{assembly: a}
-	}
+	a := newAssembly(o)
 	a.stage.Store("starting")
 	a.steps = invoker.NewStepObserver(a.metrics)
 	manifest, err := a.c.Runtimes.ParseManifest()
@@ -181,12 +128,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := a.identify(ctx); err != nil {
 		return err
 	}
-	closeListener, err := a.openListener(ctx)
+	closeListener, err := a.port.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeListener()
-	defer a.findPrograms(ctx)()
+	defer a.containers.findPrograms(ctx)()
 	if err := a.parts.open(ctx, a.partsInOrder(manifest)); err != nil {
 		return errors.Join(err, a.close())
 	}
@@ -202,69 +149,46 @@ func (a *assembly) close() error {
 	return a.parts.close(ctx)
 }
 
-// identify finds the invoker's number: given, or assigned by ZooKeeper.
-func (a *assembly) identify(ctx context.Context) error {
-	id := a.c.Identity
-	a.instance = activation.Instance{
-		UniqueName: id.UniqueName, DisplayedName: id.DisplayedName,
-		UserMemory: activation.Size(a.c.Pool.UserMemory),
-		Tags:       id.Tags, DedicatedNamespaces: id.DedicatedNamespaces,
-	}
-	if id.ID != nil {
-		a.instance.ID = *id.ID
-		return nil
-	}
-	a.stage.Store("asking ZooKeeper for an invoker id")
-	n, err := zookeeper.Assign(ctx, zookeeper.Request{
-		Hosts: id.ZooKeeperHosts, Name: id.UniqueName, Overwrite: id.OverwriteID, Log: a.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("assign invoker id: %w (or give one with --id)", err)
-	}
-	a.instance.ID = n
-	return nil
-}
-
 // partsInOrder lists the invoker's parts in the original's order: Kafka, the container engine,
 // the database. A part may use the parts before it.
 func (a *assembly) partsInOrder(manifest *activation.Manifest) []part {
 	topic := a.c.Kafka.TopicPrefix + a.instance.Topic()
 	return slices.Concat([]part{
-		{"Kafka", func(ctx context.Context) (hooks, error) { return hooks{}, a.openKafka(ctx, topic) }},
+		{"Kafka", func(ctx context.Context) (hooks, error) { return hooks{}, a.messaging.openKafka(ctx, topic) }},
 		// Closed late, for the traces of the last activations.
-		{"traces", a.openTracer},
-		{"StatsD", a.openStatsD},
-		{"log files", a.openUserLogs},
+		{"traces", a.telemetry.openTracer},
+		{"StatsD", a.overview.openStatsD},
+		{"log files", a.telemetry.openUserLogs},
 		// Closed after everything that other processes share: a process that waits
 		// for its lock starts at once.
 		{"state", a.awaitPrevious},
-		{"GPUs", a.openGPUs},
-		{"recording", a.openRecording},
-		{"engine", a.openEngine},
-		{"bucket of code", a.openBucket},
-		{"store of records", a.openRecordStore},
-		{"database", func(ctx context.Context) (hooks, error) { return a.openStore(ctx, manifest) }},
+		{"GPUs", a.gpus.open},
+		{"recording", a.gpus.openRecording},
+		{"engine", a.containers.open},
+		{"bucket of code", a.stores.openBucket},
+		{"store of records", a.stores.openRecordStore},
+		{"database", func(ctx context.Context) (hooks, error) { return a.stores.open(ctx, manifest) }},
 	}, a.intake.parts(topic, manifest), []part{
-		{"acks", a.openProducer},
+		{"acks", a.messaging.openProducer},
 		{"invoker", func(context.Context) (hooks, error) { return a.newInvoker(manifest) }},
 	})
 }
 
 func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 	s := settings(a.c, a.instance, manifest, a.gpus.devices)
-	s.GPU.Record = a.recording
+	s.GPU.Record = a.gpus.recording
 	if a.gpus.fallbacks != nil {
 		s.GPU.Fallbacks = a.gpus.fallbacks
 	}
-	out := outbox{producer: a.producer, prefix: a.c.Kafka.TopicPrefix}
+	out := outbox{producer: a.messaging.producer, prefix: a.c.Kafka.TopicPrefix}
 	if a.c.Events.Enabled {
 		out.events = a.c.Kafka.UserEventPrefix + "events"
 	}
 	ports := invoker.Ports{
-		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
-		Blacklist: a.store, Journal: a.journal(), Engine: a.engine, Daemon: a.daemon, Dial: a.dial,
-		Mover: a.gpus.mover, OnEngineDown: a.setUnable, ContainerStates: a.containerStates(), HandoverExpected: a.handoverExpected,
-		Tracer: a.tracer, UserLogs: a.userLogs,
+		Actions: actions{a.stores.store}, Records: a.stores.recordStore(), Outbox: out,
+		Blacklist: a.stores.store, Journal: a.journal(), Engine: a.containers.engine, Daemon: a.containers.daemon, Dial: a.containers.dial,
+		Mover: a.gpus.mover, OnEngineDown: a.setUnable, ContainerStates: a.state.containerStates(), HandoverExpected: a.handoverExpected,
+		Tracer: a.telemetry.tracer, UserLogs: a.telemetry.userLogs,
 	}
 	a.intake.fill(&ports)
 	if a.gpus.shim != nil {

@@ -30,8 +30,8 @@ func TestBucketThatRefuses(t *testing.T) {
 	c := config.Default()
 	c.S3 = config.S3{Enabled: true, Bucket: "code", Endpoint: server.URL, PathStyle: true, Region: "us-east-1",
 		Credentials: "static", AccessKey: "a", SecretKey: "of a test"}
-	a := &assembly{c: c, Options: Options{Log: quiet}}
-	h, err := a.openBucket(t.Context())
+	db := &newAssembly(Options{Config: c, Log: quiet}).stores
+	h, err := db.openBucket(t.Context())
 	check.NoError(t, err)
 	defer func() { _ = h.close(t.Context()) }()
 	reasons := func() string {
@@ -44,12 +44,12 @@ func TestBucketThatRefuses(t *testing.T) {
 	check.Contains(t, why, "(whisk.s3.pekko-connectors.aws.credentials)")
 	check.Lacks(t, why, c.S3.SecretKey)
 	in.Store(true)
-	code, found, err := a.bucket.Read(t.Context(), "guest/hello", "x")
+	code, found, err := db.bucket.Read(t.Context(), "guest/hello", "x")
 	check.NoError(t, err)
 	check.That(t, found)
 	check.Equal(t, string(code), "code")
 	check.Lacks(t, reasons(), "S3", "after a read")
-	none := &assembly{c: config.Default()}
+	none := &newAssembly(Options{Config: config.Default()}).stores
 	without, err := none.openBucket(t.Context())
 	check.NoError(t, err, "without a bucket")
 	check.That(t, without.status == nil, "without a bucket")
@@ -68,13 +68,13 @@ func TestStoreThatRefusesIsNamed(t *testing.T) {
 	c := config.Default()
 	c.Records.Store = config.StoreElasticsearch
 	c.Elasticsearch = config.Elasticsearch{Protocol: "http", Hosts: []string{server.Listener.Addr().String()}, Index: "x-%s", Username: "u", Password: "of a test"}
-	a := &assembly{c: c, Options: Options{Log: quiet}}
+	a := newAssembly(Options{Config: c, Log: quiet})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var h hooks
 	go func() {
 		var err error
-		h, err = a.openRecordStore(ctx)
+		h, err = a.stores.openRecordStore(ctx)
 		ended <- err
 	}()
 	<-asked

@@ -41,21 +41,21 @@ type recent struct {
 	Status   int     `json:"status"`
 }
 
-func (a *assembly) console() http.Handler {
+func (o *overview) console() http.Handler {
 	return console.New(console.Options{
-		Snapshot: func(ctx context.Context) (any, error) { return a.view(ctx) },
-		Explain:  a.explained, Closing: a.closing,
+		Snapshot: func(ctx context.Context) (any, error) { return o.view(ctx) },
+		Explain:  o.explained, Closing: o.closing,
 	})
 }
 
-func (a *assembly) view(ctx context.Context) (*view, error) {
-	s, err := a.status(ctx)
+func (o *overview) view(ctx context.Context) (*view, error) {
+	s, err := o.status(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	v := &view{At: now.UnixMilli(), Version: a.Version, Status: s, Counters: a.counters()}
-	iv := a.invoker.Load()
+	v := &view{At: now.UnixMilli(), Version: o.Version, Status: s, Counters: o.counters()}
+	iv := o.invoker.Load()
 	if iv == nil {
 		return v, nil
 	}
@@ -85,8 +85,8 @@ func summary(a *explain.Trace) recent {
 }
 
 // explained returns the trace of one activation.
-func (a *assembly) explained(id string) (any, bool) {
-	iv := a.invoker.Load()
+func (o *overview) explained(id string) (any, bool) {
+	iv := o.invoker.Load()
 	if iv == nil {
 		return nil, false
 	}
@@ -99,9 +99,9 @@ func (a *assembly) explained(id string) (any, bool) {
 
 // counters returns the counters of all functions together (lost, spooled, repeated and so on)
 // by name and labels.
-func (a *assembly) counters() map[string]float64 {
+func (o *overview) counters() map[string]float64 {
 	all := map[string]float64{}
-	families, _ := a.metrics.Gather() // on an error, the families that could be gathered
+	families, _ := o.metrics.Gather() // on an error, the families that could be gathered
 	for _, f := range families {
 		name, ours := strings.CutPrefix(f.GetName(), "gpuwhisk_")
 		if !ours || f.GetType() != dto.MetricType_COUNTER {

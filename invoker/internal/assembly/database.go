@@ -15,25 +15,35 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// openStore opens the database, waits until it accepts the credentials and records,
+// stores has the databases.
+type stores struct {
+	*base
+	state *state
+	store *couchdb.Store
+	// records is the store of records; nil where that is CouchDB.
+	records clients.Store
+	bucket  *bucket // nil: no code is in S3
+}
+
+// open opens the database, waits until it accepts the credentials and records,
 // and has its databases, and reads the blocked namespaces: before that no activation
 // could be served, and controllers must not send any.
-func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest) (hooks, error) {
-	store, err := couchdb.Open(a.databaseConfig(), manifest)
+func (db *stores) open(ctx context.Context, manifest *activation.Manifest) (hooks, error) {
+	store, err := couchdb.Open(db.databaseConfig(), manifest)
 	if err != nil {
 		return hooks{}, err
 	}
-	a.store = store
-	h := hooks{flush: store.Flush, close: closer(store.Close), status: a.storeStatus, gauges: storeGauges}
-	if err := a.await(ctx, "CouchDB", store.Probe, anyError); err != nil {
+	db.store = store
+	h := hooks{flush: store.Flush, close: closer(store.Close), status: db.addStatus, gauges: storeGauges}
+	if err := db.await(ctx, "CouchDB", store.Probe, anyError); err != nil {
 		return h, err
 	}
-	a.refuseBlocked(ctx)
+	db.refuseBlocked(ctx)
 	return h, nil
 }
 
-func (a *assembly) storeStatus(s *status) {
-	h := a.store.Health()
+func (db *stores) addStatus(s *status) {
+	h := db.store.Health()
 	s.CouchDB = h
 	s.because("reading actions", h.Reads.LastError)
 	s.because("writing records", h.Writes.LastError)
@@ -50,8 +60,8 @@ func storeGauges(s *status, m sink) {
 
 // await tries to use a peer until that succeeds. An error for which away returns false ends
 // the start.
-func (a *assembly) await(ctx context.Context, peer string, try func(context.Context) error, away func(error) bool) error {
-	tries := retry.New(a.Log, "start, which needs "+peer+",")
+func (b *base) await(ctx context.Context, peer string, try func(context.Context) error, away func(error) bool) error {
+	tries := retry.New(b.Log, "start, which needs "+peer+",")
 	for {
 		err := try(ctx)
 		if err == nil {
@@ -61,7 +71,7 @@ func (a *assembly) await(ctx context.Context, peer string, try func(context.Cont
 		if !away(err) {
 			return err
 		}
-		a.stage.Store("waiting for " + peer + ": " + err.Error())
+		b.stage.Store("waiting for " + peer + ": " + err.Error())
 		if !tries.Wait(ctx, err) {
 			return fmt.Errorf("wait for %s: %w", peer, err)
 		}
@@ -74,10 +84,10 @@ func anyError(error) bool { return true }
 // refuseBlocked reads which namespaces are blocked before the first activation is read, so
 // that none of these namespaces can run anything. A database that does not answer delays the
 // start by at most blockedTime.
-func (a *assembly) refuseBlocked(ctx context.Context) {
+func (db *stores) refuseBlocked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, blockedTime)
 	defer cancel()
-	_ = a.store.RefreshBlacklist(ctx) // its health shows the error; it is read again
+	_ = db.store.RefreshBlacklist(ctx) // its health shows the error; it is read again
 }
 
 // readTries is how often an action is read while the database answers other
@@ -137,20 +147,20 @@ const probeTime = 5 * time.Second
 
 // openBucket opens the S3 bucket if code is kept in S3, and probes it once. It does not wait
 // for the bucket, because actions whose code is in the database do not need it.
-func (a *assembly) openBucket(ctx context.Context) (hooks, error) {
-	store, err := clients.Bucket(a.c)
+func (db *stores) openBucket(ctx context.Context) (hooks, error) {
+	store, err := clients.Bucket(db.c)
 	if err != nil || store == nil {
 		return hooks{}, err
 	}
-	a.bucket = &bucket{store: store}
+	db.bucket = &bucket{store: store}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	if err := store.Probe(ctx); err != nil && !s3.Denied(err) {
-		a.bucket.setTrouble(err)
-		a.Log.Warn("code in S3 cannot be read", "error", err)
+		db.bucket.setTrouble(err)
+		db.Log.Warn("code in S3 cannot be read", "error", err)
 	}
 	return hooks{close: closer(func() error { store.Close(); return nil }), status: func(s *status) {
-		s.Bucket = a.bucket.why()
+		s.Bucket = db.bucket.why()
 		s.because("reading code from S3", s.Bucket)
 	}}, nil
 }

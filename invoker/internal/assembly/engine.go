@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
@@ -28,9 +29,22 @@ type Engine interface {
 	Close() error
 }
 
-// openEngine opens the container engine, which must be able to give the devices
+// actionEngine runs the actions.
+type actionEngine struct {
+	*base
+	gpus         *gpus
+	programs     func() runtimes.Programs // the interpreters of this host, searched by findPrograms
+	engine       Engine
+	deviceEngine deviceEngine   // nil: actions run as processes
+	daemon       invoker.Daemon // nil: actions run as processes
+	// fromContainer reports whether an address is that of an action container. It is nil
+	// before the engine is open, and for processes.
+	fromContainer atomic.Pointer[func(netip.Addr) bool]
+}
+
+// open opens the container engine, which must be able to give the devices
 // to containers.
-func (a *assembly) openEngine(ctx context.Context) (hooks, error) {
+func (a *actionEngine) open(ctx context.Context) (hooks, error) {
 	if err := a.awaitEngine(ctx); err != nil {
 		return hooks{}, err
 	}
@@ -49,7 +63,7 @@ type puller interface {
 
 // awaitEngine opens the container engine. It waits for an engine that does not answer, like
 // the wait for the database. A wrong setting or a refusal by the engine ends the start.
-func (a *assembly) awaitEngine(ctx context.Context) error {
+func (a *actionEngine) awaitEngine(ctx context.Context) error {
 	a.stage.Store("waiting for the " + a.engineName() + " engine")
 	if a.engine = a.Engine; a.engine != nil {
 		a.Log.Info("the caller has given the container engine")
@@ -62,7 +76,7 @@ func (a *assembly) awaitEngine(ctx context.Context) error {
 	return a.await(ctx, "the container engine", open, func(err error) bool { return errors.Is(err, container.ErrAway) })
 }
 
-func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
+func (a *actionEngine) newEngine(ctx context.Context) (Engine, error) {
 	if a.c.Runtimes.Processes() {
 		return a.newProcesses()
 	}
@@ -73,14 +87,14 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 }
 
 // engineName returns what runs the actions: "docker", "containerd" or "process".
-func (a *assembly) engineName() string {
-	if a.c.Runtimes.Processes() {
-		return a.c.Runtimes.Kind
+func (b *base) engineName() string {
+	if b.c.Runtimes.Processes() {
+		return b.c.Runtimes.Kind
 	}
-	return clients.Engine(a.c, os.DirFS("/"))
+	return clients.Engine(b.c, os.DirFS("/"))
 }
 
-func (a *assembly) newContainerd(ctx context.Context) (Engine, error) {
+func (a *actionEngine) newContainerd(ctx context.Context) (Engine, error) {
 	o := clients.Containerd(a.c, a.instance.ContainerPrefix(), a.Self, a.Log)
 	o.Steps, o.LocalImages = a.steps.Begin, a.LocalImages
 	if a.EngineWaits != nil {
@@ -94,7 +108,7 @@ func (a *assembly) newContainerd(ctx context.Context) (Engine, error) {
 	return e, nil
 }
 
-func (a *assembly) newDocker(ctx context.Context) (Engine, error) {
+func (a *actionEngine) newDocker(ctx context.Context) (Engine, error) {
 	o := clients.Docker(a.c, a.instance.ContainerPrefix(), a.Log)
 	o.Steps, o.LocalImages = a.steps.Begin, a.LocalImages
 	if a.EngineWaits != nil {
@@ -120,7 +134,7 @@ type daemonEngine interface {
 	FromContainer(addr netip.Addr) bool
 }
 
-func (a *assembly) useDaemon(e daemonEngine) {
+func (a *actionEngine) useDaemon(e daemonEngine) {
 	a.deviceEngine, a.daemon = e, e
 	fromContainer := e.FromContainer
 	a.fromContainer.Store(&fromContainer)
@@ -129,7 +143,7 @@ func (a *assembly) useDaemon(e daemonEngine) {
 // findPrograms begins to search for the interpreters of a process engine while the rest of the
 // start goes on. If a launcher has to be run to find the interpreter behind it, the search
 // takes as long as the rest of the start. done ends the search.
-func (a *assembly) findPrograms(ctx context.Context) (done func()) {
+func (a *actionEngine) findPrograms(ctx context.Context) (done func()) {
 	if !a.c.Runtimes.Processes() || a.Engine != nil {
 		return func() {}
 	}
@@ -144,7 +158,7 @@ func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 }
 
 // newProcesses serves the kinds for which there is an interpreter here.
-func (a *assembly) newProcesses() (Engine, error) {
+func (a *actionEngine) newProcesses() (Engine, error) {
 	dir := a.c.ProcessDir(a.instance.ContainerPrefix(), os.TempDir())
 	proxies := a.c.Process.Proxies
 	if proxies == "" {
@@ -166,7 +180,7 @@ func (a *assembly) newProcesses() (Engine, error) {
 // runtimes lists how each kind is started here. A kind without an interpreter
 // is left out: its actions then fail with an error that names the kind. This program
 // is its own proxy for executables.
-func (a *assembly) runtimes(proxies string) map[string]process.Runtime {
+func (a *actionEngine) runtimes(proxies string) map[string]process.Runtime {
 	found := a.programs()
 	found.Native = []string{a.Self, NativeProxy}
 	all := map[string]process.Runtime{}
@@ -193,7 +207,7 @@ type dialer interface {
 	Dial(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-func (a *assembly) dial(addr string, concurrency int) invoker.ProxyClient {
+func (a *actionEngine) dial(addr string, concurrency int) invoker.ProxyClient {
 	if e, ok := a.engine.(dialer); ok {
 		return proxy.NewDialing(addr, concurrency, e.Dial)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ const watchTime = 2 * time.Second
 
 // gpus has the GPUs of this host and the mover of their memory.
 type gpus struct {
+	*base
 	devices []gpu.Device
 	mover   invoker.MemoryMover
 	host    *devices.Host  // nil with simulated devices
@@ -31,28 +33,28 @@ type gpus struct {
 	mps     *mpsMover      // nil without MPS
 	// fallbacks are the actions whose memory cannot be moved; nil without a shim.
 	fallbacks *devices.CountOnlyActions
+	recording io.Writer // nil without whisk.gpu.record
 }
 
-// findGPUs finds the devices, or creates simulated ones, and opens the mover of their memory.
-func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) (gpus, error) {
-	self, log := of.Self, of.Log
-	var g gpus
+// find finds the devices, or creates simulated ones, and opens the mover of their memory.
+func (g *gpus) find(ctx context.Context) error {
+	c, prefix, log := g.c, g.instance.ContainerPrefix(), g.Log
 	if n := c.GPU.SimulatedDevices; n > 0 {
 		g.devices = simulated.Devices(n, int64(c.GPU.SimulatedMemory))
 	} else {
 		var err error
 		if g.host, err = devices.OpenHost(c.GPU.Devices, nvml.Options{}, log); err != nil {
-			return gpus{}, fmt.Errorf("whisk.gpu.devices: %w", err)
+			return fmt.Errorf("whisk.gpu.devices: %w", err)
 		}
 		g.devices = g.host.Devices
 	}
 	fake, err := fakeDriver(c, log)
 	if err != nil {
-		return gpus{}, err
+		return err
 	}
 	if len(g.devices) == 0 || c.GPU.SimulatedDevices > 0 && fake == "" {
 		g.mover = simulated.NewMover(gpu.DefaultTransferModel())
-		return g, nil
+		return nil
 	}
 	o := devices.Options{
 		Mounted: !c.Runtimes.Processes(), Driver: fake,
@@ -60,9 +62,9 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 		LogToStderr: c.GPU.Shim.Log, Cgroups: c.GPU.CgroupLimits,
 	}
 	if fake == "" {
-		o.Driver = of.LibraryPath
+		o.Driver = g.LibraryPath
 	}
-	switch o.Library, err = shimLibrary(ctx, c, self, log); {
+	switch o.Library, err = shimLibrary(ctx, c, g.Self, log); {
 	case err != nil:
 	case o.Library != "":
 		o.Dir, err = socketDir(c, prefix)
@@ -75,12 +77,12 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 	}
 	if err == nil {
 		g.mover = g.shim
-		err = g.startMPS(ctx, c, prefix, log)
+		err = g.startMPS(ctx)
 	}
 	if err != nil {
-		return gpus{}, errors.Join(err, g.close())
+		return errors.Join(err, g.close())
 	}
-	return g, nil
+	return nil
 }
 
 // fakeDriver is the directory of the driver that simulated devices have.
@@ -160,7 +162,7 @@ type deviceEngine interface {
 
 // check returns nil if the engine can give real devices to containers. A nil engine runs
 // processes, which see all devices.
-func (g gpus) check(e deviceEngine) error {
+func (g *gpus) check(e deviceEngine) error {
 	if e == nil {
 		return nil
 	}
@@ -175,9 +177,10 @@ func (g gpus) check(e deviceEngine) error {
 	return nil
 }
 
-// watch begins to sample the devices for an invoker that works. The engine lists
+// watch begins to sample the devices when the invoker works. The engine lists
 // the processes of other name spaces.
-func (g gpus) watch(iv *invoker.Invoker, e deviceEngine, log *slog.Logger) {
+func (g *gpus) watch(e deviceEngine) {
+	iv := g.invoker.Load()
 	if g.mps != nil {
 		g.mps.invoker.Store(iv)
 	}
@@ -192,12 +195,12 @@ func (g gpus) watch(iv *invoker.Invoker, e deviceEngine, log *slog.Logger) {
 		return
 	}
 	if err := g.host.Watch(iv, g.shim); err != nil {
-		log.Warn("GPUs are not watched: their failure will not be seen", "error", err)
+		g.Log.Warn("GPUs are not watched: their failure will not be seen", "error", err)
 	}
 }
 
 // describe counts the devices, and names their model.
-func (g gpus) describe() string {
+func (g *gpus) describe() string {
 	if len(g.devices) == 0 {
 		return "none"
 	}
@@ -208,8 +211,8 @@ func (g gpus) describe() string {
 	return fmt.Sprintf("%d (%s)", len(g.devices), how)
 }
 
-// close closes the parts that findGPUs opened. Call it after the containers are gone.
-func (g gpus) close() error {
+// close closes the parts that find opened. Call it after the containers are gone.
+func (g *gpus) close() error {
 	var errs []error
 	if g.host != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), watchTime)
@@ -225,19 +228,19 @@ func (g gpus) close() error {
 	return errors.Join(errs...)
 }
 
-func (a *assembly) openGPUs(ctx context.Context) (h hooks, err error) {
-	if a.gpus, err = findGPUs(ctx, a.c, a.instance.ContainerPrefix(), a.Options); err != nil {
+func (g *gpus) open(ctx context.Context) (hooks, error) {
+	if err := g.find(ctx); err != nil {
 		return hooks{}, err
 	}
-	if a.gpus.shim != nil {
-		a.gpus.fallbacks = devices.OpenFallbacks(a.c.State.FallbackFile(a.instance.Topic()), a.Log)
+	if g.shim != nil {
+		g.fallbacks = devices.OpenFallbacks(g.c.State.FallbackFile(g.instance.Topic()), g.Log)
 	}
-	return hooks{close: closer(a.gpus.close), status: a.gpusStatus, gauges: a.gpusGauges}, nil
+	return hooks{close: closer(g.close), status: g.addStatus, gauges: g.addGauges}, nil
 }
 
-// gpusGauges shows the devices, and how many containers are connected.
-func (a *assembly) gpusGauges(s *status, m sink) {
-	for _, d := range a.gpus.devices {
+// addGauges shows the devices, and how many containers are connected.
+func (g *gpus) addGauges(s *status, m sink) {
+	for _, d := range g.devices {
 		m.gauge("gpu_info", "A device with its names as in dcgm-exporter; always 1.", 1,
 			device(invoker.DeviceLabelValues(d), label{"sharing", d.Sharing.String()}, label{"simulated", strconv.FormatBool(d.Simulated)})...)
 	}
@@ -262,23 +265,23 @@ func (a *assembly) gpusGauges(s *status, m sink) {
 			memory("measured", *d.Measured)
 		}
 	}
-	if a.gpus.shim == nil {
+	if g.shim == nil {
 		return
 	}
-	shim := a.gpus.shim.Stats()
-	m.gauge("shim_fallbacks", "Actions whose GPU memory is only counted, because their libraries fail when it is moved.", float64(len(a.gpus.fallbacks.List())))
+	shim := g.shim.Stats()
+	m.gauge("shim_fallbacks", "Actions whose GPU memory is only counted, because their libraries fail when it is moved.", float64(len(g.fallbacks.List())))
 	m.gauge("shim_containers", "Containers that are prepared for a GPU.", float64(shim.Containers))
 	m.gauge("shim_processes", "Processes of GPU containers that are connected by the shim.", float64(shim.Processes))
 	m.gauge("shim_silent_processes", "Connected processes that do not answer.", float64(shim.Silent))
 	m.gauge("shim_unhooked_containers", "GPU containers, counted since the start of the invoker, from which no process has connected.", float64(shim.Unhooked))
 }
 
-// gpusStatus adds the fallbacks, and the host memory that GPU containers have pinned.
-func (a *assembly) gpusStatus(s *status) {
-	s.Fallbacks = fallbackList{a}.all()
+// addStatus adds the fallbacks, and the host memory that GPU containers have pinned.
+func (g *gpus) addStatus(s *status) {
+	s.Fallbacks = fallbackList{g}.all()
 	for _, c := range s.Work.Containers {
-		if a.gpus.shim != nil && c.Device != "" {
-			c.Pinned = a.gpus.shim.Pinned(c.Name)
+		if g.shim != nil && c.Device != "" {
+			c.Pinned = g.shim.Pinned(c.Name)
 		}
 	}
 }
@@ -294,13 +297,13 @@ func device(values []string, more ...label) []label {
 
 // fallbackList has the admin listener show and clear the fallbacks. The listener is
 // open before the devices are.
-type fallbackList struct{ a *assembly }
+type fallbackList struct{ *gpus }
 
 func (f fallbackList) all() []devices.Fallback {
-	if !f.a.ready.Load() || f.a.gpus.fallbacks == nil {
+	if !f.ready.Load() || f.fallbacks == nil {
 		return nil
 	}
-	return f.a.gpus.fallbacks.List()
+	return f.fallbacks.List()
 }
 
 // List returns the content of /fallbacks.
@@ -311,9 +314,9 @@ func (f fallbackList) Clear(action string) int {
 	if len(f.all()) == 0 {
 		return 0
 	}
-	n := f.a.gpus.fallbacks.Clear(action)
+	n := f.fallbacks.Clear(action)
 	if n > 0 {
-		f.a.Log.Info("actions may have their GPU memory moved again", "actions", n, "action", action)
+		f.Log.Info("actions may have their GPU memory moved again", "actions", n, "action", action)
 	}
 	return n
 }

@@ -32,10 +32,11 @@ func simulatedGPUs(t *testing.T) *config.Config {
 }
 
 // opened opens the GPUs of a configuration. The text is the log.
-func opened(t *testing.T, c *config.Config, self string) (gpus, string, error) {
+func opened(t *testing.T, c *config.Config, self string) (*gpus, string, error) {
 	t.Helper()
 	var message bytes.Buffer
-	g, err := findGPUs(t.Context(), c, "wsk00_", Options{Self: self, Log: slog.New(slog.NewTextHandler(&message, nil))})
+	g := &newAssembly(Options{Config: c, Self: self, Log: slog.New(slog.NewTextHandler(&message, nil))}).gpus
+	err := g.find(t.Context())
 	if err == nil {
 		t.Cleanup(func() {
 			if err := g.close(); err != nil {

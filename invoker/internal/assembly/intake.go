@@ -2,10 +2,13 @@ package assembly
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/admin"
 )
@@ -41,12 +44,12 @@ type intake interface {
 // announce lets work come and reports that the invoker is ready.
 func (a *assembly) announce(ctx context.Context) {
 	a.intake.begin(ctx)
-	a.gpus.watch(a.invoker.Load(), a.deviceEngine, a.Log)
+	a.gpus.watch(a.containers.deviceEngine)
 	a.stage.Store("")
 	a.ready.Store(true)
 	a.Log.Info("invoker is ready", "version", a.Version, "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
 		"memory", a.instance.UserMemory.String(), "runtime", a.engineName(), "gpus", a.gpus.describe(), "policy", a.c.GPU.Policy,
-		"admin", a.admin, "took", time.Since(a.began).Round(time.Millisecond))
+		"admin", a.address, "took", time.Since(a.began).Round(time.Millisecond))
 	if a.Ready != nil {
 		a.Ready()
 	}
@@ -59,17 +62,29 @@ func (a *assembly) announce(ctx context.Context) {
 }
 
 // stops logs that the stop begins.
-func (a *assembly) stops() {
-	a.Log.Info("invoker stops: nothing more is pulled, running activations are finished", "version", a.Version, "instance", a.instance.String(),
-		"unfinished", a.invoker.Load().InFlight(), "deadline", a.c.Drain.Deadline)
-	a.stopping.Store(true)
+func (b *base) stops() {
+	b.Log.Info("invoker stops: nothing more is pulled, running activations are finished", "version", b.Version, "instance", b.instance.String(),
+		"unfinished", b.invoker.Load().InFlight(), "deadline", b.c.Drain.Deadline)
+	b.stopping.Store(true)
 }
 
 // classic is the classic mode: controllers send activations to the invoker's topic
 // while it pings.
-type classic struct{ *assembly }
+type classic struct {
+	*base
+	messaging *messaging
+	state     *state
+	gpus      *gpus
 
-func (a classic) parts(topic string, _ *activation.Manifest) []part {
+	feed         *kafka.Feed
+	from         *sources
+	gpuHosts     *gpuHosts // nil: no activation is passed on
+	pinger       atomic.Pointer[kafka.Pinger]
+	following    sync.WaitGroup // the switching of the pings
+	announceStop func()         // sends the last ping and waits for the broker
+}
+
+func (a *classic) parts(topic string, _ *activation.Manifest) []part {
 	return []part{
 		// The pings begin when the invoker is ready. They end after the last commit, which the
 		// next process reads when the pings have ended.
@@ -79,14 +94,15 @@ func (a classic) parts(topic string, _ *activation.Manifest) []part {
 	}
 }
 
-func (classic) pool() func(context.Context) (any, int, error) { return nil }
+func (*classic) pool() func(context.Context) (any, int, error) { return nil }
 
-func (a classic) fill(p *invoker.Ports) {
+func (a *classic) fill(p *invoker.Ports) {
+	p.Feed = a.from
 	if a.gpuHosts != nil {
 		p.GPUHosts = a.gpuHosts
 	}
 }
 
-func (classic) use(*invoker.Invoker) {}
+func (*classic) use(*invoker.Invoker) {}
 
-func (classic) working(ctx context.Context) context.Context { return ctx }
+func (*classic) working(ctx context.Context) context.Context { return ctx }

@@ -11,30 +11,37 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 )
 
-func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
-	k := a.c.Kafka
-	if a.cluster, err = clients.Kafka(k, "consumer-"+topic, a.Log); err != nil {
+// messaging has the connections to Kafka.
+type messaging struct {
+	*base
+	cluster  *kafka.Cluster
+	producer *kafka.Producer
+}
+
+func (bus *messaging) openKafka(ctx context.Context, topic string) (err error) {
+	k := bus.c.Kafka
+	if bus.cluster, err = clients.Kafka(k, "consumer-"+topic, bus.Log); err != nil {
 		return err
 	}
-	return a.ensureTopic(ctx, topic)
+	return bus.ensureTopic(ctx, topic)
 }
 
 // ensureTopic waits until Kafka has the invoker's topic.
-func (a *assembly) ensureTopic(ctx context.Context, topic string) error {
-	k := a.c.Kafka
-	a.stage.Store("waiting for Kafka at " + fmt.Sprint(k.Hosts) + " to have the topic " + topic)
+func (bus *messaging) ensureTopic(ctx context.Context, topic string) error {
+	k := bus.c.Kafka
+	bus.stage.Store("waiting for Kafka at " + fmt.Sprint(k.Hosts) + " to have the topic " + topic)
 	spec := kafka.InvokerTopic(topic, k.ReplicationFactor, k.TopicConfig)
 	spec.Partitions = k.Partitions
-	if err := a.cluster.EnsureTopic(ctx, spec); err != nil {
+	if err := bus.cluster.EnsureTopic(ctx, spec); err != nil {
 		return fmt.Errorf("create topic %s: %w", topic, err)
 	}
 	return nil
 }
 
-func (a *assembly) openProducer(context.Context) (hooks, error) {
-	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{Name: "acks"})
-	return hooks{flush: a.producer.Close, status: func(s *status) {
-		s.Kafka.Sends = a.producer.Stats()
+func (bus *messaging) openProducer(context.Context) (hooks, error) {
+	bus.producer = bus.cluster.NewProducer(kafka.ProducerConfig{Name: "acks"})
+	return hooks{flush: bus.producer.Close, status: func(s *status) {
+		s.Kafka.Sends = bus.producer.Stats()
 		for _, topic := range s.Kafka.Sends.Interrupted {
 			s.because("sending", topic)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // gauges exports the numbers of /status at /metrics.
-type gauges struct{ a *assembly }
+type gauges struct{ *overview }
 
 // Describe sends nothing, which makes the collector unchecked: its metrics depend on the
 // present devices and flows.
@@ -19,7 +19,7 @@ func (g gauges) Describe(chan<- *prometheus.Desc) {}
 func (g gauges) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	s, err := g.a.status(ctx)
+	s, err := g.status(ctx)
 	if err != nil || s.Work == nil {
 		return
 	}
@@ -29,8 +29,8 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	m := sink(out)
 	m.gauge("healthy", "1 if /status lists no reason against the invoker's health, otherwise 0.", healthy)
-	m.gauge("build_info", "The version of the running program; always 1.", 1, label{"version", g.a.Version}, label{"goversion", runtime.Version()})
-	for _, part := range g.a.parts.hooks {
+	m.gauge("build_info", "The version of the running program; always 1.", 1, label{"version", g.Version}, label{"goversion", runtime.Version()})
+	for _, part := range g.parts.hooks {
 		if part.gauges != nil {
 			part.gauges(&s, m)
 		}

@@ -12,23 +12,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// telemetry sends traces and writes the files of actions' logs.
+type telemetry struct {
+	*base
+	tracer   invoker.Tracer   // nil: traces are off
+	userLogs invoker.UserLogs // nil: logs go into records alone
+}
+
 // kamon shows metrics under the names of OpenWhisk's invoker.
-func (a *assembly) kamon(of prometheus.Gatherer) kamon.Gatherer {
-	return kamon.Gatherer{Of: of, Topic: a.instance.Topic(), Tags: a.c.Metrics.Tags}
+func (b *base) kamon(of prometheus.Gatherer) kamon.Gatherer {
+	return kamon.Gatherer{Of: of, Topic: b.instance.Topic(), Tags: b.c.Metrics.Tags}
 }
 
 // openStatsD starts sending metrics where the configuration names an agent.
-func (a *assembly) openStatsD(context.Context) (hooks, error) {
-	if !a.c.Metrics.Sent() {
+func (o *overview) openStatsD(context.Context) (hooks, error) {
+	if !o.c.Metrics.Sent() {
 		return hooks{}, nil
 	}
 	live := prometheus.NewRegistry()
-	live.MustRegister(gauges{a})
-	to := a.c.Metrics.StatsD
+	live.MustRegister(gauges{o})
+	to := o.c.Metrics.StatsD
 	statsd := kamon.NewStatsD(kamon.StatsDConfig{
-		Address: to.Address(), Service: to.Service, Host: a.instance.Topic(), Interval: to.Interval, Packet: int(to.Packet),
-	}, a.kamon(prometheus.Gatherers{a.metrics, a.functions, live}))
-	a.Log.Info("metrics are sent to StatsD", "to", to.Address(), "every", to.Interval)
+		Address: to.Address(), Service: to.Service, Host: o.instance.Topic(), Interval: to.Interval, Packet: int(to.Packet),
+	}, o.kamon(prometheus.Gatherers{o.metrics, o.functions, live}))
+	o.Log.Info("metrics are sent to StatsD", "to", to.Address(), "every", to.Interval)
 	return hooks{close: func(ctx context.Context) error { statsd.Close(ctx); return nil }}, nil
 }
 
@@ -37,20 +44,20 @@ func (a *assembly) openStatsD(context.Context) (hooks, error) {
 const lastTraces = 3 * time.Second
 
 // openTracer starts sending traces where the configuration names a receiver.
-func (a *assembly) openTracer(ctx context.Context) (hooks, error) {
-	if !a.c.Traces.On() {
+func (o *telemetry) openTracer(ctx context.Context) (hooks, error) {
+	if !o.c.Traces.On() {
 		return hooks{}, nil
 	}
-	endpoint, protocol := a.c.Traces.Target()
+	endpoint, protocol := o.c.Traces.Target()
 	t, err := trace.New(ctx, trace.Config{
-		Protocol: protocol, Endpoint: endpoint, Instance: a.instance.Topic(), Version: a.Version,
-	}, a.Log)
+		Protocol: protocol, Endpoint: endpoint, Instance: o.instance.Topic(), Version: o.Version,
+	}, o.Log)
 	if err != nil {
 		return hooks{}, err
 	}
-	a.tracer = t
+	o.tracer = t
 	count := func(name, help string, labels prometheus.Labels, of func(trace.Stats) int64) {
-		a.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		o.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "gpuwhisk", Name: name, Help: help, ConstLabels: labels,
 		}, func() float64 { return float64(of(t.Stats())) }))
 	}
@@ -62,7 +69,7 @@ func (a *assembly) openTracer(ctx context.Context) (hooks, error) {
 	if endpoint == "" {
 		endpoint = "this machine"
 	}
-	a.Log.Info("traces are sent", "to", endpoint, "protocol", protocol)
+	o.Log.Info("traces are sent", "to", endpoint, "protocol", protocol)
 	return hooks{close: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lastTraces)
 		defer cancel()
@@ -81,21 +88,21 @@ type logFilesStatus struct {
 const lastLines = 2 * time.Second
 
 // openUserLogs opens the files of actions' logs where the configuration has them.
-func (a *assembly) openUserLogs(context.Context) (hooks, error) {
-	f := a.c.Logs.Files
+func (o *telemetry) openUserLogs(context.Context) (hooks, error) {
+	f := o.c.Logs.Files
 	if !f.Enabled {
 		return hooks{}, nil
 	}
-	files, err := userlogs.New(userlogs.Config{Dir: f.Dir, FileSize: int64(f.Size), Buffer: int64(f.Size), Log: a.Log})
+	files, err := userlogs.New(userlogs.Config{Dir: f.Dir, FileSize: int64(f.Size), Buffer: int64(f.Size), Log: o.Log})
 	if err != nil {
 		return hooks{}, fmt.Errorf("%w (whisk.gpu.log.directory)", err)
 	}
-	a.userLogs = files
+	o.userLogs = files
 	return hooks{close: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lastLines)
 		defer cancel()
 		if err := files.Close(ctx); err != nil {
-			a.Log.Warn("log lines are not in the log files", "error", err)
+			o.Log.Warn("log lines are not in the log files", "error", err)
 		}
 		return nil
 	}, status: func(s *status) {
@@ -107,11 +114,11 @@ func (a *assembly) openUserLogs(context.Context) (hooks, error) {
 }
 
 // observeDelay is the histogram of the time that messages spend in Kafka.
-func (a *assembly) observeDelay() func(time.Duration) {
+func (b *base) observeDelay() func(time.Duration) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "gpuwhisk", Name: "kafka_delay_seconds", Help: "Time that an activation message spent in Kafka.",
 		Buckets: invoker.LatencyBuckets(),
 	})
-	a.metrics.MustRegister(h)
+	b.metrics.MustRegister(h)
 	return func(d time.Duration) { h.Observe(d.Seconds()) }
 }

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/mps"
 )
@@ -33,12 +31,13 @@ type mpsMover struct {
 
 // startMPS starts a daemon for each whole GPU if whisk.gpu.mps is on. A slice of a divided GPU
 // takes one run at a time, so there is nothing to share.
-func (g *gpus) startMPS(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) error {
+func (g *gpus) startMPS(ctx context.Context) error {
+	c, log := g.c, g.Log
 	if c.GPU.MPS == "off" {
 		return nil
 	}
 	s := &mpsMover{MemoryMover: g.mover, mounted: !c.Runtimes.Processes(), indexes: map[string]int{}}
-	dir := filepath.Join(cmp.Or(c.GPU.Shim.Dir, "/var/run/gpuwhisk"), prefix+"mps") // beside the shims' sockets
+	dir := filepath.Join(cmp.Or(c.GPU.Shim.Dir, "/var/run/gpuwhisk"), g.instance.ContainerPrefix()+"mps") // beside the shims' sockets
 	o := mps.Options{Dir: dir, Apart: s.mounted, Lost: s.lost, Back: s.back, Log: log}
 	g.devices = slices.Clone(g.devices)
 	for i, d := range g.devices {

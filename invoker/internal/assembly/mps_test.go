@@ -33,7 +33,8 @@ func mpsHost(t *testing.T, runtime string) (*config.Config, *gpus) {
 		{Index: 0, UUID: "GPU-a", MemoryBytes: 1}, {Index: 1, UUID: "MIG-b", MemoryBytes: 1, Sharing: gpu.MIGSlice},
 		{Index: 2, MemoryBytes: 1, Simulated: true},
 	}
-	g := &gpus{devices: devices, mover: simulated.NewMover(gpu.DefaultTransferModel())}
+	g := &newAssembly(Options{Config: c, Log: quiet}).gpus
+	g.devices, g.mover = devices, simulated.NewMover(gpu.DefaultTransferModel())
 	t.Cleanup(func() {
 		if err := g.close(); err != nil {
 			t.Error(err)
@@ -48,7 +49,7 @@ func TestMPSIsJoined(t *testing.T) {
 	c, g := mpsHost(t, "process")
 	before := slices.Clone(g.devices)
 	found := g.devices
-	check.NoError(t, g.startMPS(t.Context(), c, "wsk0_", quiet))
+	check.NoError(t, g.startMPS(t.Context()))
 	check.EqualSlices(t, found, before)
 	check.Equal(t, g.devices[0].Sharing, gpu.MPSShared)
 	check.EqualSlices(t, g.devices[1:], before[1:])
@@ -65,7 +66,7 @@ func TestMPSIsJoined(t *testing.T) {
 
 func TestMPSInContainers(t *testing.T) {
 	c, g := mpsHost(t, "docker")
-	err := g.startMPS(t.Context(), c, "wsk0_", quiet)
+	err := g.startMPS(t.Context())
 	if err != nil && strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" && os.Getuid() == 0 {
 			t.Fatal(err)
@@ -85,7 +86,7 @@ func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 	c, g := mpsHost(t, "process")
 	c.GPU.MPS = config.Default().GPU.MPS
 	mover := g.mover
-	check.NoError(t, g.startMPS(t.Context(), c, "wsk0_", quiet))
+	check.NoError(t, g.startMPS(t.Context()))
 	check.That(t, g.mps == nil)
 	check.That(t, g.mover == mover, "%+v", g.mover)
 	check.Equal(t, g.devices[0].Sharing, gpu.Whole)
@@ -93,12 +94,12 @@ func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 
 // A daemon that cannot be started ends the start.
 func TestMPSThatCannotBeHad(t *testing.T) {
-	c, g := mpsHost(t, "process")
+	_, g := mpsHost(t, "process")
 	t.Setenv("PATH", t.TempDir())
-	err := g.startMPS(t.Context(), c, "wsk0_", quiet)
+	err := g.startMPS(t.Context())
 	check.ErrorContains(t, err, "whisk.gpu.mps: find the MPS control daemon")
 	g.devices = g.devices[1:] // nothing to share: nothing is needed
-	check.NoError(t, g.startMPS(t.Context(), c, "wsk0_", quiet))
+	check.NoError(t, g.startMPS(t.Context()))
 }
 
 // giver is an engine that can give some devices.

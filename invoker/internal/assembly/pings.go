@@ -10,9 +10,9 @@ import (
 
 // begin starts the pings, and prepares the last one, which is sent when ctx ends,
 // before the drain begins.
-func (a classic) begin(ctx context.Context) {
+func (a *classic) begin(ctx context.Context) {
 	cfg := kafka.PingerConfig{
-		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Process: a.namePinger(), Disabled: !a.wanted(),
+		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Process: a.state.namePinger(), Disabled: !a.wanted(),
 	}
 	if len(a.gpus.devices) > 0 {
 		cfg.Backlog = a.invoker.Load().GPUBacklog
@@ -20,7 +20,7 @@ func (a classic) begin(ctx context.Context) {
 	if a.gpuHosts != nil {
 		cfg.Heard = a.gpuHosts.heard
 	}
-	p := a.cluster.NewPinger(cfg)
+	p := a.messaging.cluster.NewPinger(cfg)
 	a.pinger.Store(p)
 	if p.Status().Enabled != a.wanted() { // that has changed since it was made
 		a.following.Go(func() { a.switchPings(p) })
@@ -43,7 +43,7 @@ func (a classic) begin(ctx context.Context) {
 
 // openPings returns the hooks of the pings. begin starts the pings, and the close hook ends
 // them.
-func (a classic) openPings(context.Context) (hooks, error) {
+func (a *classic) openPings(context.Context) (hooks, error) {
 	return hooks{close: func(context.Context) error {
 		if p := a.pinger.Load(); p != nil {
 			a.announceStop()
@@ -54,7 +54,7 @@ func (a classic) openPings(context.Context) (hooks, error) {
 	}, status: a.pingsStatus}, nil
 }
 
-func (a classic) pingsStatus(s *status) {
+func (a *classic) pingsStatus(s *status) {
 	p := a.pinger.Load().Status()
 	s.Kafka.Pings = p
 	if !p.Enabled && !a.stopping.Load() {
@@ -95,9 +95,9 @@ func (c *condition) wanted() bool {
 	return !c.retired.Load() && !c.stopping.Load() && why == ""
 }
 
-func (a *assembly) switchPings(p *kafka.Pinger) {
-	if err := follow(p, a.wanted); err != nil {
-		a.Log.Warn("switch pings", "enabled", a.wanted(), "error", err)
+func (b *base) switchPings(p *kafka.Pinger) {
+	if err := follow(p, b.wanted); err != nil {
+		b.Log.Warn("switch pings", "enabled", b.wanted(), "error", err)
 	}
 }
 
@@ -108,25 +108,25 @@ func (a *assembly) setUnable(why string) {
 	a.intake.follow(why)
 }
 
-func (a classic) follow(string) {
+func (a *classic) follow(string) {
 	if p := a.pinger.Load(); p != nil {
 		a.following.Go(func() { a.switchPings(p) })
 	}
 }
 
-func (a classic) Enabled() bool {
+func (a *classic) Enabled() bool {
 	k := a.pinger.Load()
 	return k != nil && k.Status().Enabled
 }
 
-func (a classic) Enable() bool { return a.set(true) }
+func (a *classic) Enable() bool { return a.set(true) }
 
-func (a classic) Disable() bool { return a.set(false) }
+func (a *classic) Disable() bool { return a.set(false) }
 
 // set switches the pings and reports whether that changed anything. While the invoker cannot
 // work, the pings stay disabled and are enabled later. Before there is a pinger, set
 // determines its initial state.
-func (a classic) set(on bool) bool {
+func (a *classic) set(on bool) bool {
 	was := !a.retired.Swap(!on)
 	k := a.pinger.Load()
 	if k == nil {
@@ -158,6 +158,6 @@ func kafkaAway(pings kafka.PingStatus, feed kafka.FeedStats, now time.Time, time
 	return ""
 }
 
-func (a classic) away() string {
+func (a *classic) away() string {
 	return kafkaAway(a.pinger.Load().Status(), a.feed.Stats(), time.Now(), cmp.Or(a.silence, kafkaTimeout))
 }

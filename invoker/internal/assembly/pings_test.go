@@ -48,13 +48,13 @@ func (p *slowPings) isEnabled() bool {
 // change, also while the pings are being enabled.
 func TestPingsFollow(t *testing.T) {
 	type step struct {
-		change func(a *assembly)
+		change func(c *condition)
 		want   bool
 		hold   bool // from now on enabling waits for the next step that does not hold
 	}
-	away, back := func(a *assembly) { a.unable.Store("away") }, func(a *assembly) { a.unable.Store("") }
-	disable, enable := func(a *assembly) { a.retired.Store(true) }, func(a *assembly) { a.retired.Store(false) }
-	stop := func(a *assembly) { a.stopping.Store(true) }
+	away, back := func(c *condition) { c.unable.Store("away") }, func(c *condition) { c.unable.Store("") }
+	disable, enable := func(c *condition) { c.retired.Store(true) }, func(c *condition) { c.retired.Store(false) }
+	stop := func(c *condition) { c.stopping.Store(true) }
 	for name, steps := range map[string][]step{
 		"the engine goes and comes":                 {{away, false, false}, {back, true, false}, {away, false, false}, {back, true, false}},
 		"it goes while pings are being enabled":     {{away, false, false}, {back, true, true}, {away, false, false}, {back, true, false}},
@@ -66,15 +66,15 @@ func TestPingsFollow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, a := &slowPings{enabled: true}, &assembly{}
+				p, c := &slowPings{enabled: true}, &condition{}
 				for i, s := range steps {
 					release := p.hold
 					p.hold = nil
 					if s.hold {
 						p.hold = make(chan struct{})
 					}
-					s.change(a)
-					go func() { _ = follow(p, a.wanted) }()
+					s.change(c)
+					go func() { _ = follow(p, c.wanted) }()
 					if release != nil {
 						synctest.Wait()
 						close(release)

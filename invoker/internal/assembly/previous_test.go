@@ -48,9 +48,9 @@ func TestLastPingerIsRemembered(t *testing.T) {
 	dir, last := t.TempDir(), ""
 	for range 3 {
 		a := withState(config.State{Dir: dir})
-		check.NoError(t, a.awaitState(t.Context()))
-		check.Equal(t, a.deadPinger(), last)
-		name := a.namePinger()
+		check.NoError(t, a.state.awaitState(t.Context()))
+		check.Equal(t, a.state.deadPinger(), last)
+		name := a.state.namePinger()
 		check.That(t, name != "")
 		check.That(t, name != last, "is called %q after %q", name, last)
 		last = name
@@ -59,6 +59,6 @@ func TestLastPingerIsRemembered(t *testing.T) {
 		}
 	}
 	none := withState(config.State{})
-	check.Equal(t, none.deadPinger(), "", "without a journal")
-	check.That(t, none.namePinger() != "", "without a journal")
+	check.Equal(t, none.state.deadPinger(), "", "without a journal")
+	check.That(t, none.state.namePinger() != "", "without a journal")
 }

@@ -39,7 +39,7 @@ func (a *forgetfulJournal) Completed(id activation.ID) {
 	}
 }
 
-func (a classic) covered(j *journal.Journal) {
+func (a *classic) covered(j *journal.Journal) {
 	stats := a.feed.Stats()
 	for _, p := range append(stats.Partitions, kafka.PartitionStats{Committed: stats.Committed}) {
 		j.ForgetBelow(int(p.Partition), func(offset int64) bool { return offset < p.Committed })

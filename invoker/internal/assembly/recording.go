@@ -43,16 +43,16 @@ func newRecording(path string, size int64, log *slog.Logger) (*recording, error)
 	return l, nil
 }
 
-func (a *assembly) openRecording(context.Context) (hooks, error) {
-	g := a.c.GPU
-	if g.Record == "" || len(a.gpus.devices) == 0 {
+func (g *gpus) openRecording(context.Context) (hooks, error) {
+	c := g.c.GPU
+	if c.Record == "" || len(g.devices) == 0 {
 		return hooks{}, nil
 	}
-	l, err := newRecording(g.Record, int64(g.RecordSize), a.Log)
+	l, err := newRecording(c.Record, int64(c.RecordSize), g.Log)
 	if err != nil {
 		return hooks{}, err
 	}
-	a.recording = l
+	g.recording = l
 	return hooks{close: closer(l.Close)}, nil
 }
 

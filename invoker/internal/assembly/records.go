@@ -17,19 +17,19 @@ type recordsStatus struct {
 
 // openRecordStore opens the store of records if it is not CouchDB. It blocks until the store
 // answers.
-func (a *assembly) openRecordStore(ctx context.Context) (hooks, error) {
-	store, err := clients.Records(a.c, a.recordsConfig(), a.Log)
+func (db *stores) openRecordStore(ctx context.Context) (hooks, error) {
+	store, err := clients.Records(db.c, db.recordsConfig(), db.Log)
 	if err != nil || store == nil {
 		return hooks{}, err
 	}
-	a.records = store
-	return hooks{flush: store.Flush, close: closer(store.Close), status: a.recordStoreStatus, gauges: recordStoreGauges},
-		a.await(ctx, a.c.Records.Store, store.Probe, anyError)
+	db.records = store
+	return hooks{flush: store.Flush, close: closer(store.Close), status: db.recordStoreStatus, gauges: recordStoreGauges},
+		db.await(ctx, db.c.Records.Store, store.Probe, anyError)
 }
 
-func (a *assembly) recordStoreStatus(s *status) {
-	h := a.records.Health()
-	s.Records = &recordsStatus{a.c.Records.Store, h}
+func (db *stores) recordStoreStatus(s *status) {
+	h := db.records.Health()
+	s.Records = &recordsStatus{db.c.Records.Store, h}
 	s.because("writing records", h.Writes.LastError)
 	s.because("spooling records", h.Spool.LastError)
 }
@@ -43,41 +43,41 @@ func recordGauges(h records.Health, m sink) {
 }
 
 // recordsConfig returns the settings for batching and buffering records, with the open files.
-func (a *assembly) recordsConfig() records.Config {
-	r := a.c.Records
+func (db *stores) recordsConfig() records.Config {
+	r := db.c.Records
 	cfg := records.Config{
 		Requests:  r.Requests,
 		BatchDocs: r.Batch, BatchBytes: int(r.BatchSize),
 		BufferDocs: r.Buffer, BufferBytes: int(r.BufferSize),
 		Linger: r.Linger,
 	}
-	a.state.into(&cfg)
+	db.state.into(&cfg)
 	return cfg
 }
 
 // databaseConfig returns the settings of CouchDB. If records go to another store, CouchDB gets
 // no spool and no dead letters.
-func (a *assembly) databaseConfig() couchdb.Config {
-	cfg := clients.CouchDB(a.c, a.Log)
-	cfg.Steps = a.steps.Begin
-	if a.bucket != nil {
-		cfg.Bucket = a.bucket
+func (db *stores) databaseConfig() couchdb.Config {
+	cfg := clients.CouchDB(db.c, db.Log)
+	cfg.Steps = db.steps.Begin
+	if db.bucket != nil {
+		cfg.Bucket = db.bucket
 	}
 	if cfg.Activations != "" {
-		cfg.Records = a.recordsConfig()
+		cfg.Records = db.recordsConfig()
 	}
 	return cfg
 }
 
 // recordStore returns the store of the records.
-func (a *assembly) recordStore() invoker.Records {
+func (db *stores) recordStore() invoker.Records {
 	switch {
-	case a.c.Records.Discard:
+	case db.c.Records.Discard:
 		return discard{}
-	case a.records != nil:
-		return recordSink{a.records, a.steps}
+	case db.records != nil:
+		return recordSink{db.records, db.steps}
 	}
-	return recordSink{a.store, a.steps}
+	return recordSink{db.store, db.steps}
 }
 
 // recordSink writes records to a store.

@@ -29,7 +29,12 @@ const lastFetches = 30 * time.Second
 // scheduled is the scheduler mode: schedulers order containers on the invoker's
 // topic, and activations are fetched from them.
 type scheduled struct {
-	*assembly
+	*base
+	messaging  *messaging
+	state      *state
+	gpus       *gpus
+	stores     *stores
+	from       *sources
 	registry   *etcd.Client
 	schedulers *fetch.Client
 	orders     *kafka.Feed
@@ -63,7 +68,7 @@ func (a *scheduled) reported() activation.Instance {
 func (a *scheduled) openEtcd(ctx context.Context) (hooks, error) {
 	cfg := clients.Etcd(a.c.Scheduler, a.Log)
 	cfg.Instance = a.instance
-	cfg.LeaseFile = a.besideJournal("lease")
+	cfg.LeaseFile = a.state.besideJournal("lease")
 	var err error
 	if a.registry, err = etcd.New(cfg); err != nil {
 		return hooks{}, err
@@ -79,7 +84,7 @@ func (a *scheduled) openEtcd(ctx context.Context) (hooks, error) {
 func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 	c := a.c.Scheduler
 	a.schedulers = fetch.New(fetch.Config{Log: a.Log, Payload: activation.Size(a.c.Limits.Payload)})
-	a.orders = a.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
+	a.orders = a.messaging.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
 	a.from = newSources(a.state.journal, a.Log, nil)
 	puller := pull.New(pull.Config{
 		Bounds: a.c.Limits.Bounds(), Defaults: namespaceDefaults(a.c.Limits.Namespace),
@@ -90,8 +95,8 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 			GPU: slot.DefaultGPU(len(a.gpus.devices), a.c.GPU.Tokens.Max),
 		},
 	}, pull.Ports{
-		Orders: orders{a.orders}, Acks: creationAcks{a.assembly}, Schedulers: schedulers{a.schedulers}, Registry: a.registry,
-		Journal: a.pulledJournal(), Deliver: a.from.deliver, Limits: a.store,
+		Orders: orders{a.orders}, Acks: creationAcks{a.messaging}, Schedulers: schedulers{a.schedulers}, Registry: a.registry,
+		Journal: a.pulledJournal(), Deliver: a.from.deliver, Limits: a.stores.store,
 	}, a.Log)
 	a.puller.Store(puller)
 	if a.retired.Load() {
@@ -132,7 +137,7 @@ type schedulerStatus struct {
 }
 
 func (a *scheduled) fill(p *invoker.Ports) {
-	p.Events = a.puller.Load()
+	p.Feed, p.Events = a.from, a.puller.Load()
 }
 
 func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Load().Use(iv) }

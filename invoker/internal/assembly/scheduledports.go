@@ -25,13 +25,13 @@ func (o orders) Next(ctx context.Context) (pull.Message, error) {
 }
 
 // creationAcks sends the answers to creations.
-type creationAcks struct{ a *assembly }
+type creationAcks struct{ *messaging }
 
 func (c creationAcks) Send(ctx context.Context, ack activation.ContainerCreationAck, sent func()) error {
-	topic := c.a.c.Kafka.TopicPrefix + activation.CreationAckTopic(ack.Creation.Scheduler)
-	return c.a.producer.Send(ctx, topic, ack.Encode(), func(err error) {
+	topic := c.c.Kafka.TopicPrefix + activation.CreationAckTopic(ack.Creation.Scheduler)
+	return c.producer.Send(ctx, topic, ack.Encode(), func(err error) {
 		if err != nil {
-			c.a.Log.Warn("creation ack not delivered", "creation", ack.Creation.ID, "topic", topic, "error", err)
+			c.Log.Warn("creation ack not delivered", "creation", ack.Creation.ID, "topic", topic, "error", err)
 		}
 		sent()
 	})

@@ -165,14 +165,14 @@ func (s *sources) close(ctx context.Context) error {
 }
 
 // openSources opens the sources of activations.
-func (a *assembly) openSources(topic string) hooks {
-	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Journaled: a.state.journal != nil, Delay: a.observeDelay()})
+func (a *classic) openSources(topic string) hooks {
+	a.feed = a.messaging.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Journaled: a.state.journal != nil, Delay: a.observeDelay()})
 	a.from = newSources(a.state.journal, a.Log, a.feed)
 	a.gpuHosts = newGPUHosts(a.instance.ID, a.c.GPU.ForwardInvokers())
 	return hooks{close: a.from.close, status: a.sourcesStatus, gauges: sourcesGauges}
 }
 
-func (a *assembly) sourcesStatus(s *status) {
+func (a *classic) sourcesStatus(s *status) {
 	k := &s.Kafka
 	k.Feed = a.feed.Stats()
 	k.Lag = k.Feed.Lag()

@@ -14,27 +14,28 @@ import (
 
 // state has the files that outlive the process. A disabled part is nil.
 type state struct {
+	*base
 	journal *journal.Journal
 	spool   *records.DiskSpool
 	dead    *records.DeadLetterDir
 	warm    *statefile.Dir
 }
 
-// openState opens the directories that the configuration names.
-func (a *assembly) openState() (err error) {
-	c, name := a.c.State, a.instance.Topic()
+// open opens the directories that the configuration names.
+func (st *state) open() (err error) {
+	c, name := st.c.State, st.instance.Topic()
 	sync, err := wal.ParseSync(c.JournalSync)
 	if err != nil {
 		return err
 	}
 	if dir := c.JournalDir(name); dir != "" {
-		a.state.journal, err = journal.Open(journal.Config{Dir: dir, Sync: sync, Bytes: int64(c.JournalSize), Log: a.Log})
+		st.journal, err = journal.Open(journal.Config{Dir: dir, Sync: sync, Bytes: int64(c.JournalSize), Log: st.Log})
 		if err != nil {
 			return stateError(err, "whisk.gpu.journal")
 		}
 	}
 	if dir := c.WarmDir(name); dir != "" {
-		if a.state.warm, err = statefile.Open(dir, a.Log); err != nil {
+		if st.warm, err = statefile.Open(dir, st.Log); err != nil {
 			return stateError(err, "whisk.gpu.journal")
 		}
 	}
@@ -43,13 +44,13 @@ func (a *assembly) openState() (err error) {
 		if sync != wal.SyncNone {
 			sync = wal.SyncEach
 		}
-		a.state.spool, err = records.OpenSpool(records.SpoolConfig{Dir: dir, Bytes: int64(c.SpoolSize), Sync: sync, Log: a.Log})
+		st.spool, err = records.OpenSpool(records.SpoolConfig{Dir: dir, Bytes: int64(c.SpoolSize), Sync: sync, Log: st.Log})
 		if err != nil {
 			return stateError(err, "whisk.gpu.records.spool")
 		}
 	}
 	if dir := c.DeadLetterDir(name); dir != "" {
-		a.state.dead = &records.DeadLetterDir{Dir: dir}
+		st.dead = &records.DeadLetterDir{Dir: dir}
 	}
 	return nil
 }
@@ -63,25 +64,25 @@ func stateError(err error, key string) error {
 }
 
 // into sets the directories that are open.
-func (s state) into(r *records.Config) {
-	if s.spool != nil {
-		r.Spool = s.spool
+func (st *state) into(r *records.Config) {
+	if st.spool != nil {
+		r.Spool = st.spool
 	}
-	if s.dead != nil {
-		r.DeadLetters = *s.dead
+	if st.dead != nil {
+		r.DeadLetters = *st.dead
 	}
 }
 
-func (s state) close() error {
+func (st *state) close() error {
 	var errs []error
-	if s.warm != nil {
-		errs = append(errs, s.warm.Close())
+	if st.warm != nil {
+		errs = append(errs, st.warm.Close())
 	}
-	if s.journal != nil {
-		errs = append(errs, s.journal.Close())
+	if st.journal != nil {
+		errs = append(errs, st.journal.Close())
 	}
-	if s.spool != nil {
-		errs = append(errs, s.spool.Close())
+	if st.spool != nil {
+		errs = append(errs, st.spool.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -104,24 +105,24 @@ type deadStatus struct {
 	Records int    `json:"records"`
 }
 
-func (s state) status() (out stateStatus) {
-	if s.journal != nil {
-		out.Journal = new(s.journal.Health())
+func (st *state) status() (out stateStatus) {
+	if st.journal != nil {
+		out.Journal = new(st.journal.Health())
 	}
-	if s.spool != nil {
-		out.Spool = &spoolStatus{Records: s.spool.Documents(), Bytes: s.spool.Bytes()}
-		if err := s.spool.Err(); err != nil {
+	if st.spool != nil {
+		out.Spool = &spoolStatus{Records: st.spool.Documents(), Bytes: st.spool.Bytes()}
+		if err := st.spool.Err(); err != nil {
 			out.Spool.Trouble = err.Error()
 		}
 	}
-	if s.dead != nil {
-		out.DeadLetters = &deadStatus{s.dead.Dir, s.dead.Count()}
+	if st.dead != nil {
+		out.DeadLetters = &deadStatus{st.dead.Dir, st.dead.Count()}
 	}
 	return out
 }
 
-func (a *assembly) stateStatus(s *status) {
-	s.State = a.state.status()
+func (st *state) addStatus(s *status) {
+	s.State = st.status()
 	if j := s.State.Journal; j != nil {
 		s.because("writing the journal", j.Trouble)
 	}
@@ -135,23 +136,23 @@ func stateGauges(s *status, m sink) {
 }
 
 // besideJournal returns the path of a file in the journal's directory, "" without a journal.
-func (a *assembly) besideJournal(name string) string {
-	if a.state.journal == nil {
+func (st *state) besideJournal(name string) string {
+	if st.journal == nil {
 		return ""
 	}
-	return filepath.Join(a.c.State.JournalDir(a.instance.Topic()), name)
+	return filepath.Join(st.c.State.JournalDir(st.instance.Topic()), name)
 }
 
 // containerStates are the state files of containers for the next process, nil
 // where none is handed over.
-func (a *assembly) containerStates() invoker.ContainerStates {
-	if a.state.warm == nil || !a.c.Drain.Handover {
+func (st *state) containerStates() invoker.ContainerStates {
+	if st.warm == nil || !st.c.Drain.Handover {
 		return nil
 	}
-	return a.state.warm
+	return st.warm
 }
 
 // handoverExpected reports whether warm containers are left at the stop.
-func (a *assembly) handoverExpected() bool {
-	return a.c.Drain.Handover && a.Terminated != nil && a.Terminated() && !a.retired.Load()
+func (b *base) handoverExpected() bool {
+	return b.c.Drain.Handover && b.Terminated != nil && b.Terminated() && !b.retired.Load()
 }

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
@@ -17,11 +16,8 @@ func withState(s config.State) *assembly {
 	if s.JournalSync == "" {
 		s.JournalSync = "batch"
 	}
-	a := &assembly{
-		Options: Options{Log: quiet}, c: &config.Config{State: s},
-		instance: activation.Instance{ID: 7},
-	}
-	a.intake = classic{a}
+	a := newAssembly(Options{Config: &config.Config{State: s}, Log: quiet})
+	a.instance.ID = 7
 	return a
 }
 
@@ -37,7 +33,7 @@ func TestStateOnDisk(t *testing.T) {
 		{config.State{Dir: dir, Journal: "none", Spool: "none", DeadLetters: "none"}, nil},
 	} {
 		a := withState(c.state)
-		check.NoError(t, a.openState())
+		check.NoError(t, a.state.open())
 		for _, d := range c.want {
 			if _, err := os.Stat(d); err != nil {
 				t.Errorf("%+v: %v", c.state, err)
@@ -60,14 +56,14 @@ func TestStateOnDisk(t *testing.T) {
 func TestStateErrorsNameTheWayOut(t *testing.T) {
 	dir := t.TempDir()
 	first := withState(config.State{Dir: dir})
-	check.NoError(t, first.openState())
+	check.NoError(t, first.state.open())
 	defer func() { _ = first.state.close() }()
 	second := withState(config.State{Dir: dir})
-	err := second.openState()
+	err := second.state.open()
 	check.ErrorContains(t, err, "same id")
 	check.ErrorContains(t, err, "whisk.gpu.state")
 	file := filepath.Join(dir, "file")
 	check.NoError(t, os.WriteFile(file, nil, 0o600))
 	third := withState(config.State{Dir: filepath.Join(file, "below")})
-	check.ErrorContains(t, third.openState(), "whisk.gpu.state")
+	check.ErrorContains(t, third.state.open(), "whisk.gpu.state")
 }

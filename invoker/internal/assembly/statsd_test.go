@@ -8,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestStatsDGetsWhatIsMeasured where the configuration names an agent, under the
@@ -22,16 +20,16 @@ func TestStatsDGetsWhatIsMeasured(t *testing.T) {
 	check.NoError(t, err)
 	defer func() { _ = agent.Close() }()
 	c := config.Default()
-	a := &assembly{c: c, instance: activation.Instance{ID: 3}, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(),
-		Options: Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
+	a := newAssembly(Options{Config: c, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	a.instance.ID = 3
 	invoker.NewMetrics(a.metrics, a.functions)
-	h, err := a.openStatsD(t.Context())
+	h, err := a.overview.openStatsD(t.Context())
 	check.NoError(t, err)
 	check.That(check.Must(t), h.close == nil, "open without being asked for")
 	c.Metrics.Kamon = true
 	c.Metrics.StatsD.Hostname, c.Metrics.StatsD.Interval = "127.0.0.1", time.Hour
 	c.Metrics.StatsD.Port = agent.LocalAddr().(*net.UDPAddr).Port
-	h, err = a.openStatsD(t.Context())
+	h, err = a.overview.openStatsD(t.Context())
 	check.NoError(t, err)
 	check.NoError(t, h.close(t.Context()))
 	buf := make([]byte, 1<<16)

@@ -56,34 +56,41 @@ func (s *status) because(what, reason string) {
 	}
 }
 
+// overview answers for the health of the whole invoker.
+type overview struct {
+	*base
+	parts  *openParts
+	intake intake
+}
+
 // status asks the dispatcher and then every part, from the last opened to the
 // first.
-func (a *assembly) status(ctx context.Context) (status, error) {
-	s := status{Instance: a.instance.String(), Uptime: time.Since(a.began).Round(time.Second).String(), Reasons: []string{}}
-	if a.login != "" {
-		s.Warnings = append(s.Warnings, a.login)
+func (o *overview) status(ctx context.Context) (status, error) {
+	s := status{Instance: o.instance.String(), Uptime: time.Since(o.began).Round(time.Second).String(), Reasons: []string{}}
+	if o.login != "" {
+		s.Warnings = append(s.Warnings, o.login)
 	}
-	for _, why := range []string{a.certificateTrouble(), a.manifest} {
+	for _, why := range []string{o.certificateTrouble(), o.manifest} {
 		if why != "" {
 			s.Warnings = append(s.Warnings, why)
 		}
 	}
-	if !a.ready.Load() {
-		s.because("not ready", a.waiting())
+	if !o.ready.Load() {
+		s.because("not ready", o.waiting())
 		return s, nil
 	}
-	work, err := a.invoker.Load().Status(ctx)
+	work, err := o.invoker.Load().Status(ctx)
 	if err != nil {
 		return s, err
 	}
 	s.Work = &work
-	if why := a.intake.away(); why != "" {
+	if why := o.intake.away(); why != "" {
 		s.because("cannot work", "Kafka: "+why)
 	}
-	if a.stopping.Load() {
+	if o.stopping.Load() {
 		s.because("stopping", "running activations are finished, nothing more is pulled")
 	}
-	for _, part := range slices.Backward(a.parts.hooks) {
+	for _, part := range slices.Backward(o.parts.hooks) {
 		if part.status != nil {
 			part.status(&s)
 		}
