@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
 // TestForeignOrigins: the API serves only web pages of the given origins, and refuses
@@ -13,6 +14,7 @@ func TestForeignOrigins(t *testing.T) {
 	const let = "http://localhost:5173"
 	s := begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Origins = []string{let} })
 	d := at(t, s)
+	check.Equal(t, s.api.ReadTimeout, httpserver.RequestTime)
 	const body = `{"exec":{"kind":"nodejs:20","code":"function main() {}"}}`
 	for _, c := range []struct {
 		what, header, value string
@@ -39,7 +41,7 @@ func TestForeignOrigins(t *testing.T) {
 	check.Contains(t, got.header.Get("Access-Control-Allow-Methods"), "PUT")
 	check.Contains(t, got.header.Get("Access-Control-Allow-Headers"), "Authorization")
 	got = d.anonymous().do("POST", "/api/v1/web/guest/default/none", "", "Origin", "http://evil.example")
-	check.Equal(t, got.status, 404, "a web action of a foreign page")
+	check.Equal(t, got.status, 403, "a foreign page that calls a web action")
 	for host, status := range map[string]int{"evil.example:3233": 403, "localhost:3233": 200, "LOCALHOST": 200, "[::1]:3233": 200, "127.0.0.1": 200} {
 		req, err := http.NewRequest(http.MethodGet, d.host+actions+"a", nil)
 		check.NoError(t, err)

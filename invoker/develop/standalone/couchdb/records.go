@@ -55,12 +55,12 @@ func (c *Client) SaveRecord(ctx context.Context, r *activation.Record, now int64
 	return nil
 }
 
-// Identity finds the user of a key: [uuid, secret], or [namespace] for its
-// owner. None, and a key that two share and neither may use, is ErrNotFound.
-func (c *Client) Identity(ctx context.Context, key ...string) (*activation.Identity, error) {
+// Identity finds the user of a key. The error is ErrNotFound if no user has the key, or
+// two users have it, who then may not use it.
+func (c *Client) Identity(ctx context.Context, uuid, key string) (*activation.Identity, error) {
 	var user activation.Identity
 	found := 0
-	params := map[string]any{"key": key, "limit": 2}
+	params := map[string]any{"key": []string{uuid, key}, "limit": 2}
 	err := c.each(ctx, c.names.Subjects, "subjects.v2.0.0", "identities", params, func(row *kivik.ResultSet) (err error) {
 		var n struct{ Namespace, UUID, Key string }
 		found++

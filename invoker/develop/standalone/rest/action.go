@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
@@ -176,12 +175,11 @@ func (r *request) payload(arrays bool) json.RawMessage {
 	return value
 }
 
-// checkNames refuses arguments that callers may not set: reserved names, and names that
-// would replace a parameter of a final action.
-func checkNames(args map[string]json.RawMessage, a *couchdb.Resolved, reserved ...string) error {
+// checkNames refuses arguments that would replace a parameter of a final action.
+func checkNames(args map[string]json.RawMessage, a *couchdb.Resolved) error {
 	final := a.Annotations.IsTrue("final")
 	for name := range args {
-		if slices.Contains(reserved, name) || final && a.Parameters.Defines(name) {
+		if final && a.Parameters.Defines(name) {
 			return entity.Bad("Request defines parameters that are not allowed (e.g., reserved properties).")
 		}
 	}

@@ -1,6 +1,7 @@
 // Package rest serves the part of an OpenWhisk controller's HTTP API that wsk and the
-// client libraries use. Its answers have the same fields as the original's. Other
-// requests are answered with 501.
+// client libraries use: actions, sequences, packages, triggers, rules and activations.
+// Its answers have the same fields as the original's. Other requests are answered with
+// 501, web actions included.
 //
 // The package checks permissions and translates requests to entities and activations.
 // Package couchdb stores entities, and package controller runs activations. All
@@ -70,7 +71,6 @@ func (h *Handler) handle(pattern string, serve func(*request) error) {
 
 // Paths of the API. A namespace is a name, or "_" for the caller's own.
 const (
-	webPath    = "/api/v1/web"
 	namespaces = "/api/v1/namespaces"
 	namespace  = namespaces + "/{ns}"
 )
@@ -78,7 +78,7 @@ const (
 // methods maps the methods of a path to handlers. The empty method stands for all.
 type methods map[string]func(*request) error
 
-// routes are all but those of web actions, whose paths are free.
+// routes returns the methods of all paths that are served.
 func routes() map[string]methods {
 	all := map[string]methods{
 		"/{$}":                {"": (*request).root},
@@ -124,7 +124,6 @@ type request struct {
 const (
 	allowedHeaders = "Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent"
 	apiMethods     = "GET, DELETE, POST, PUT, HEAD"
-	webMethods     = "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH"
 )
 
 // transactionHeader carries the name of a transaction, in and out.
@@ -138,17 +137,7 @@ const maxBody = 72 << 20
 const transferTime = 5 * time.Minute
 
 // ServeHTTP answers one request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if isWeb(r) {
-		h.serve(w, r, (*request).web)
-		return
-	}
-	h.mux.ServeHTTP(w, r)
-}
-
-func isWeb(r *http.Request) bool {
-	return r.URL.Path == webPath || strings.HasPrefix(r.URL.Path, webPath+"/")
-}
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
 func (h *Handler) serve(w http.ResponseWriter, hr *http.Request, route func(*request) error) {
 	hr.Body = http.MaxBytesReader(w, hr.Body, maxBody)

@@ -11,7 +11,7 @@ import (
 // Guard refuses what a browser sends for a web page of another origin, unless it is
 // one of the origins given: the API runs code as its user, on a port that everybody
 // knows. A request whose host is a name is refused, too: a page can have a name of its
-// own lead here (DNS rebinding). Web actions stay open, as they are for everybody.
+// own lead here (DNS rebinding).
 func Guard(next http.Handler, origins []string) (http.Handler, error) {
 	foreign := http.NewCrossOriginProtection()
 	for _, origin := range origins {
@@ -20,10 +20,6 @@ func Guard(next http.Handler, origins []string) (http.Handler, error) {
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isWeb(r) {
-			next.ServeHTTP(w, r)
-			return
-		}
 		if !httpserver.IsLocal(r.Host) {
 			http.Error(w, "The host of the request is neither an address nor localhost.", http.StatusForbidden)
 			return

@@ -7,7 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// reservedPackage stands for no package in the names of web actions.
+// reservedPackage stands for no package in the addresses of web actions, which
+// OpenWhisk's controller serves.
 const reservedPackage = "default"
 
 // getPackage answers with a package, or with a binding and its resolved package, and

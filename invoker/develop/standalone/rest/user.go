@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -36,14 +35,13 @@ type knownUser struct {
 	readAt time.Time
 }
 
-// identity finds the user of a key: uuid and secret, or a namespace for its
-// owner. A namespace contains no colon, so that the two differ.
-func (h *Handler) identity(ctx context.Context, key ...string) (*activation.Identity, error) {
-	name := strings.Join(key, ":")
+// identity finds the user of a key.
+func (h *Handler) identity(ctx context.Context, uuid, key string) (*activation.Identity, error) {
+	name := uuid + ":" + key
 	if k, ok := h.known.Load(name); ok && time.Since(k.(knownUser).readAt) < keep {
 		return k.(knownUser).user, nil
 	}
-	user, err := h.DB.Identity(ctx, key...)
+	user, err := h.DB.Identity(ctx, uuid, key)
 	if err != nil {
 		h.known.Delete(name)
 		return nil, err

@@ -42,7 +42,7 @@ func TestUser(t *testing.T) {
 		}{
 			{"actions of each kind", kinds4}, {"one action's life", life}, {"sequence", sequence},
 			{"package and binding", packageAndBinding}, {"trigger and rule", triggerAndRule},
-			{"web action", webAction}, {"docker image", dockerImage}, {"large code", largeCode},
+			{"docker image", dockerImage}, {"large code", largeCode},
 		} {
 			t.Run(c.name, func(t *testing.T) { c.do(t, p.at(t)) })
 		}
@@ -204,22 +204,6 @@ func triggerAndRule(t *testing.T, p *platform) {
 	check.Contains(check.Must(t), bell.Logs[0], `"activationId"`, "the trigger's account")
 	_, after, _ := strings.Cut(bell.Logs[0], `"activationId":"`)
 	p.finish(activation.ID(after[:32])).want(t, 0, `{"saw":"ring"}`)
-}
-
-func webAction(t *testing.T, p *platform) {
-	code := `function main(p) { return {statusCode: 201, headers: {'X-Made': 'yes', 'Content-Type': 'text/plain'}, body: p.__ow_method + ' ' + p.__ow_path + ' ' + p.name}; }`
-	p.insert(&whisk.Action{Name: "page", Exec: &whisk.Exec{Kind: "nodejs:20", Code: &code},
-		Annotations: whisk.KeyValueArr{{Key: "web-export", Value: true}}})
-	res, body := p.request("GET", "/api/v1/web/guest/default/page.http/a/b?name=Ada", "")
-	check.Equal(t, res.StatusCode, 201)
-	check.Equal(t, res.Header.Get("X-Made"), "yes")
-	check.Equal(t, body, "get /a/b Ada")
-	res, body = p.request("POST", "/api/v1/web/guest/default/page", `{"name":"Bob"}`)
-	check.Equal(t, res.StatusCode, 201, "posted")
-	check.Equal(t, body, "post  Bob", "posted")
-	p.create("secret", "nodejs:20", code, nil)
-	res, _ = p.request("GET", "/api/v1/web/guest/default/secret.http", "")
-	check.Equal(t, res.StatusCode, 404, "an action that is not exported")
 }
 
 // dockerImage runs an image of the user's own, made from nothing but a
