@@ -62,7 +62,8 @@ func (standaloneCmd) Help() string {
 	return `One process with the REST API that wsk and the OpenWhisk client libraries use,
 an embedded Kafka broker and database, and the invoker. For development: one
 machine, no throttling, GPUs simulated unless --devices names real ones. The API
-has no web actions; OpenWhisk's own controller serves them.
+has actions, sequences, packages and activations; OpenWhisk's own controller also
+has web actions, triggers, rules and compositions.
 --set accepts every key of docs/configuration.md, to try a setting on a laptop.
 
   gpuwhisk standalone

@@ -200,69 +200,6 @@ func TestPackagesAndBindings(t *testing.T) {
 	}
 }
 
-func TestTriggersAndRules(t *testing.T) {
-	f := &fakeInvoker{run: echo}
-	s := begin(t, f, nil)
-	c := client(t, s)
-	must[*whisk.Action](t)(c.Actions.Insert(&whisk.Action{Name: "ruled", Exec: code("x"), Parameters: whisk.KeyValueArr{{Key: "ad", Value: "action default"}}}, false))
-	must[*whisk.Trigger](t)(c.Triggers.Insert(&whisk.Trigger{Name: "trig", Parameters: whisk.KeyValueArr{{Key: "tp", Value: "from trigger"}}}, false))
-	fired, res, err := c.Triggers.Fire("trig", map[string]any{})
-	check.NoError(t, err)
-	check.Equal(t, res.StatusCode, 204, "without a rule")
-	check.Equal(t, fired.ActivationId, "", "without a rule")
-	rule := must[*whisk.Rule](t)(c.Rules.Insert(&whisk.Rule{Name: "rule1", Trigger: "/_/trig", Action: "/_/ruled"}, false))
-	check.Equal(t, rule.Status, "active")
-	fired = must[*whisk.Trigger](t)(c.Triggers.Fire("trig", map[string]any{"fired": "with this"}))
-	record := eventually(t, func() (*whisk.Activation, error) { a, _, err := c.Activations.Get(fired.ActivationId); return a, err })
-	check.Equal(t, record.End, 0, "a trigger's")
-	check.Equal(check.Must(t), len(record.Logs), 1)
-	check.Contains(t, record.Logs[0], `"rule":"guest/rule1","action":"guest/ruled"`)
-	var line struct{ ActivationID string }
-	check.NoError(t, json.Unmarshal([]byte(record.Logs[0]), &line))
-	ran := eventually(t, func() (*whisk.Activation, error) { a, _, err := c.Activations.Get(line.ActivationID); return a, err })
-	result := (*ran.Result).(map[string]any)
-	check.Equal(t, result["ad"], "action default")
-	check.Equal(t, result["tp"], "from trigger")
-	check.Equal(t, result["fired"], "with this")
-	check.That(t, result["__ow_headers"] != nil, "%v", result)
-	if _, _, err := c.Rules.SetState("rule1", "inactive"); err != nil {
-		t.Error(err)
-	}
-	check.Equal(t, must[*whisk.Rule](t)(c.Rules.Get("rule1")).Status, "inactive")
-	_, res, _ = c.Triggers.Fire("trig", nil)
-	check.Equal(t, res.StatusCode, 204, "with all rules inactive")
-	rules := must[[]whisk.Rule](t)(c.Rules.List(&whisk.RuleListOptions{Limit: 30}))
-	check.Equal(check.Must(t), len(rules), 1)
-	check.Equal(t, rules[0].Name, "rule1")
-	check.Equal(t, len(must[[]whisk.Trigger](t)(c.Triggers.List(&whisk.TriggerListOptions{Limit: 30}))), 1)
-	if _, err := c.Rules.Delete("rule1"); err != nil {
-		t.Error(err)
-	}
-	check.Equal(t, len(must[*whisk.Trigger](t)(c.Triggers.Get("trig")).Rules), 0, "after the rule's end")
-	if _, _, err := c.Triggers.Delete("trig"); err != nil {
-		t.Error(err)
-	}
-	_, _, err = c.Rules.Insert(&whisk.Rule{Name: "r", Trigger: "/_/none", Action: "/_/ruled"}, false)
-	check.ErrorContains(t, err, "trigger /guest/none does not exist")
-}
-
-// TestRuleOfAnotherTrigger: a rule that gets another trigger is removed from the old
-// one, and keeps its state.
-func TestRuleOfAnotherTrigger(t *testing.T) {
-	d := at(t, begin(t, &fakeInvoker{run: echo}, nil))
-	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
-	d.put("triggers/one", `{}`)
-	d.put("triggers/two", `{}`)
-	d.put("rules/r", `{"trigger":"/_/one","action":"/_/a"}`)
-	const entities = "/api/v1/namespaces/_/"
-	d.contains("GET", entities+"triggers/one", "", 200, `"rules":{"guest/r":{"action":{"name":"a","path":"guest"},"status":"active"}}`)
-	d.contains("POST", entities+"rules/r", `{"status":"inactive"}`, 200, "OK")
-	d.put("rules/r?overwrite=true", `{"trigger":"/_/two"}`)
-	d.contains("GET", entities+"triggers/one", "", 200, `"rules":{}`)
-	d.contains("GET", entities+"triggers/two", "", 200, `"rules":{"guest/r":{"action":{"name":"a","path":"guest"},"status":"inactive"}}`)
-	d.contains("GET", entities+"rules/r", "", 200, `"status":"inactive"`)
-}
-
 func TestNamespacesAndInfo(t *testing.T) {
 	s := begin(t, &fakeInvoker{}, nil)
 	c := client(t, s)

@@ -61,14 +61,12 @@ func TestDatabaseElsewhere(t *testing.T) {
 	d.put("actions/pkg/act", `{"exec":{"kind":"nodejs:20","code":"`+strings.Repeat("x", 20_000)+`"}}`)
 	d.put("actions/pkg/act?overwrite=true", `{"publish":true}`)
 	d.put("actions/plain", `{"exec":{"kind":"nodejs:20","code":"short"}}`)
-	d.put("triggers/trig", `{}`)
-	d.put("rules/rule", `{"trigger":"/_/trig","action":"/_/plain"}`)
 	var a struct{ Exec struct{ Code string } }
 	got := d.do("GET", actions+"pkg/act", "")
 	check.NoError(t, json.Unmarshal([]byte(got.body), &a), "%.200s", got.body)
 	check.Equal(t, len(a.Exec.Code), 20_000)
 	d.equals("POST", actions+"bound/act?blocking=true&result=true", `{"c":2}`, 200, `{"pp":1,"c":2}`)
-	for path, want := range map[string]int{"actions": 2, "packages": 2, "triggers": 1, "rules": 1} {
+	for path, want := range map[string]int{"actions": 2, "packages": 2, "triggers": 0, "rules": 0} {
 		d.equals("GET", "/api/v1/namespaces/_/"+path+"?count=true", "", 200, fmt.Sprintf(`{"%s":%d}`, path, want))
 		var list []json.RawMessage
 		got := d.do("GET", "/api/v1/namespaces/_/"+path, "")

@@ -125,7 +125,6 @@ func TestRefusals(t *testing.T) {
 	d := at(t, s)
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 	d.put("packages/p", `{}`)
-	d.put("triggers/t", `{}`)
 	d.put("actions/final", `{"exec":{"kind":"nodejs:20","code":"x"},"annotations":[{"key":"final","value":true}],"parameters":[{"key":"set","value":1},{"key":"open","value":""}]}`)
 	wrong, anonymous, other := d, d.anonymous(), d
 	wrong.auth = s.Info().Guest().UUID + ":wrong"
@@ -145,7 +144,7 @@ func TestRefusals(t *testing.T) {
 		{other, "GET", "/api/v1/namespaces/guest/packages/p", "", 403, "not authorized"},
 		{d, "PUT", actions + "a", `{"exec":{"kind":"nodejs:20","code":"y"}}`, 409, "resource already exists"},
 		{d, "PUT", actions + "p?overwrite=true", `{"exec":{"kind":"nodejs:20","code":"y"}}`, 409, "Resource by this name exists but is not in this collection."},
-		{d, "GET", actions + "t", "", 409, "not in this collection"},
+		{d, "GET", actions + "p", "", 409, "not in this collection"},
 		{d, "PUT", actions + "b", `{"exec":{"kind":"cobol","code":"y"}}`, 400, "kind 'cobol' not in Set("},
 		{d, "PUT", actions + "b", `{"exec":`, 400, "The request content was malformed"},
 		{d, "PUT", actions + "b", `{}`, 400, "exec undefined"},
@@ -168,9 +167,8 @@ func TestRefusals(t *testing.T) {
 		{d, "PUT", "/api/v1/namespaces/_/packages/default", `{}`, 400, "Package name 'default' is reserved."},
 		{d, "PUT", "/api/v1/namespaces/_/packages/q", `{"binding":{"namespace":"_","name":"none"}}`, 400, "Binding references a package that does not exist."},
 		{d, "PUT", "/api/v1/namespaces/_/packages/p?overwrite=true", `{"binding":{"namespace":"_","name":"p"}}`, 409, "cannot be converted into a binding"},
-		{d, "POST", "/api/v1/namespaces/_/triggers/none", `{}`, 404, "does not exist"},
-		{d, "PUT", "/api/v1/namespaces/_/rules/r", `{"trigger":"/_/t"}`, 400, "rule requires a valid trigger and a valid action"},
-		{d, "PUT", "/api/v1/namespaces/_/rules/r", `{"trigger":"/_/t","action":"/_/none"}`, 400, "action /guest/none does not exist"},
+		{d, "POST", "/api/v1/namespaces/_/triggers/t", `{}`, 501, "is not supported here, by gpuwhisk standalone."},
+		{d, "PUT", "/api/v1/namespaces/_/rules/r", `{"trigger":"/_/t","action":"/_/a"}`, 501, "is not supported here, by gpuwhisk standalone."},
 		{d, "PATCH", actions + "a", "", 405, "not allowed"},
 		{d, "GET", "/api/v1/namespaces/_/apis", "", 501, "is not supported here, by gpuwhisk standalone."},
 		{d, "GET", "/api/v1/web/guest/default/a", "", 501, "is not supported here, by gpuwhisk standalone."},

@@ -80,34 +80,12 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-func TestCompositions(t *testing.T) {
-	f := &fakeInvoker{run: func(m *activation.Message) activation.Response {
-		var in map[string]any
-		_ = json.Unmarshal(m.Content, &in)
-		switch {
-		case m.Action.Name == "inc":
-			return activation.Response{Result: json.RawMessage(fmt.Sprintf(`{"n":%v}`, in["n"].(float64)+1))}
-		case in["$step"] == nil:
-			return activation.Response{Result: json.RawMessage(`{"action":"inc","params":{"n":10},"state":{"$step":1}}`)}
-		}
-		delete(in, "$step")
-		rest, _ := json.Marshal(in)
-		return activation.Response{Result: json.RawMessage(`{"params":` + string(rest) + `}`)}
-	}}
-	s := begin(t, f, nil)
-	c := client(t, s)
-	must[*whisk.Action](t)(c.Actions.Insert(&whisk.Action{Name: "inc", Exec: code("x")}, false))
-	must[*whisk.Action](t)(c.Actions.Insert(&whisk.Action{Name: "cond", Exec: code("x"), Annotations: whisk.KeyValueArr{{Key: "conductor", Value: true}}}, false))
-	got := must[any](t)(c.Actions.Invoke("cond", map[string]any{"n": 10}, true, false)).(map[string]any)
-	response := got["response"].(map[string]any)
-	text, _ := json.Marshal(response["result"])
-	check.Equal(t, string(text), `{"n":11}`)
-	check.Equal(t, len(got["logs"].([]any)), 3, "conductor, inc, conductor")
-	_, ok := response["size"]
-	check.That(t, !ok, "a composition's response has a size")
-	m := f.messages()
-	check.Equal(check.Must(t), len(m), 3)
-	check.Equal(t, m[1].Action.Name, "inc")
-	check.That(t, m[0].Cause != "")
-	check.Equal(t, m[2].Cause, m[0].Cause)
+// TestConductorIsRefused: a composition gets an answer that says so, alone and as a part
+// of a sequence, instead of the conductor's own answer.
+func TestConductorIsRefused(t *testing.T) {
+	d := at(t, begin(t, &fakeInvoker{run: echo}, nil))
+	d.put("actions/cond", `{"exec":{"kind":"nodejs:20","code":"x"},"annotations":[{"key":"conductor","value":true}]}`)
+	d.put("actions/seq", `{"exec":{"kind":"sequence","components":["/_/cond"]}}`)
+	d.contains("POST", actions+"cond?blocking=true", `{}`, 501, "Compositions (the annotation conductor) are not supported here, by gpuwhisk standalone.")
+	d.contains("POST", actions+"seq?blocking=true", `{}`, 500, "Sequence failed.")
 }

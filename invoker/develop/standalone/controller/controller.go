@@ -1,13 +1,12 @@
 // Package controller is the part of an OpenWhisk controller that runs activations. It
 // publishes activations to invokers over Kafka, reads acks and pings, tracks the health
-// of invokers and waits for results. It also runs sequences, compositions and the
-// rules of triggers, which are not sent to invokers.
+// of invokers and waits for results. It also runs sequences, which are not sent to invokers.
 //
 // The package serves the developer of one machine. It has no throttling and does not
 // share invokers with other controllers. Package rest has the HTTP interface.
 //
-// Start starts two goroutines (acks, pings), Invoke one for each running sequence or
-// composition, and Fire one for each trigger. Close ends all and waits for their end.
+// Start starts two goroutines (acks, pings), and Invoke one for each running
+// sequence. Close ends all and waits for their end.
 package controller
 
 import (
@@ -33,6 +32,7 @@ import (
 var (
 	errNoInvoker = entity.Refuse(http.StatusServiceUnavailable, "No invokers available: no invoker is healthy.")
 	errClosed    = entity.Refuse(http.StatusServiceUnavailable, "No invokers available: controller is shutting down.")
+	errConductor = entity.Refuse(http.StatusNotImplemented, "Compositions (the annotation conductor) are not supported here, by gpuwhisk standalone.")
 	errTooLarge  = entity.Refuse(http.StatusRequestEntityTooLarge, "The request entity is larger than the server is willing or able to process.")
 )
 
@@ -43,8 +43,7 @@ const (
 	// A component of a sequence may take its action's time limit and a minute
 	// for everything else.
 	componentGrace = time.Minute
-	// MaxSequence is how many actions a sequence or composition may run, those of
-	// nested ones included.
+	// MaxSequence is how many actions a sequence may run, those of nested ones included.
 	MaxSequence = 50
 	// startTime is how long a call waits for an invoker that is starting.
 	startTime = 30 * time.Second
@@ -78,7 +77,7 @@ type Controller struct {
 
 	mu     sync.Mutex
 	closed bool
-	tasks  sync.WaitGroup // sequences, compositions and triggers under way
+	tasks  sync.WaitGroup // sequences under way
 }
 
 // New makes a controller that does nothing yet.
@@ -138,8 +137,8 @@ func (c *Controller) topics() []broker.Topic {
 // an activation's id or a sequence's error.
 func (c *Controller) Cancel() { c.cancel() }
 
-// Close takes nothing new, waits for sequences and triggers under way until
-// the context ends, and stops reading.
+// Close takes nothing new, waits for sequences under way until the context ends, and
+// stops reading.
 func (c *Controller) Close(ctx context.Context) {
 	c.mu.Lock()
 	c.closed = true

@@ -31,11 +31,11 @@ type Outcome struct {
 	Record *activation.Record
 }
 
-// Invoke runs an action, a sequence or a composition.
+// Invoke runs an action or a sequence.
 func (c *Controller) Invoke(ctx context.Context, call Call) (Outcome, error) {
 	c.awaitInvoker(ctx)
-	if isCompound(call.Action) {
-		return c.invokeCompound(ctx, call)
+	if call.Action.Exec.IsSequence() {
+		return c.invokeSequence(ctx, call)
 	}
 	return c.invoke(ctx, call, "")
 }
@@ -57,15 +57,14 @@ func (c *Controller) awaitInvoker(ctx context.Context) {
 	}
 }
 
-// invokeCompound runs a sequence or composition, which goes on when the caller
-// has left.
-func (c *Controller) invokeCompound(ctx context.Context, call Call) (Outcome, error) {
+// invokeSequence runs a sequence, which goes on when the caller has left.
+func (c *Controller) invokeSequence(ctx context.Context, call Call) (Outcome, error) {
 	if _, ok := c.pool.pick("", time.Now()); !ok {
 		return Outcome{}, errNoInvoker
 	}
 	id := newID()
 	finished := make(chan *activation.Record, 1)
-	if err := c.begin(func() { finished <- c.runCompound(c.ctx, call, id, "", &counts{}) }); err != nil {
+	if err := c.begin(func() { finished <- c.runSequence(c.ctx, call, id, "", new(int)) }); err != nil {
 		return Outcome{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, call.Wait)
@@ -78,10 +77,13 @@ func (c *Controller) invokeCompound(ctx context.Context, call Call) (Outcome, er
 	}
 }
 
-// invoke runs one action on an invoker. cause is the sequence or composition
-// that it is part of, empty for none.
+// invoke runs one action on an invoker. cause is the sequence that the action is part
+// of, empty for none.
 func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID) (Outcome, error) {
 	a := call.Action
+	if a.Annotations.Truthy("conductor") {
+		return Outcome{}, errConductor
+	}
 	given, err := parametersOf(call.Payload)
 	if err != nil {
 		return Outcome{}, err

@@ -95,8 +95,8 @@ func (c *Client) ResolvePackage(ctx context.Context, ref entity.Ref) (*entity.En
 	return target, pkg.ID, nil
 }
 
-// Entities are those of a view of the whisks' database under a path, the last
-// updated first: summaries, for rules documents.
+// Entities are the summaries in a view of the whisks' database under a path, the last
+// updated first.
 func (c *Client) Entities(view, path string) Query {
-	return Query{DB: c.names.Whisks, Design: "whisks.v2.1.0", View: view, Prefix: path, Docs: view == "rules"}
+	return Query{DB: c.names.Whisks, Design: "whisks.v2.1.0", View: view, Prefix: path}
 }

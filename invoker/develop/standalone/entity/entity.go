@@ -1,5 +1,5 @@
 // Package entity holds the entities that users create through OpenWhisk's REST API:
-// actions, packages, triggers and rules. An Entity is its own database document. A PUT
+// actions and packages. An Entity is its own database document. A PUT
 // changes it as OpenWhisk's controller does, and the answer is the document without the
 // members that only the database needs.
 //
@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
@@ -29,16 +28,13 @@ type Kind string
 const (
 	Action  Kind = "action"
 	Package Kind = "package"
-	Trigger Kind = "trigger"
-	Rule    Kind = "rule"
 )
 
-// Entity is an action, package, trigger or rule. The members are in alphabetical order,
+// Entity is an action or a package. The members are in alphabetical order,
 // as in OpenWhisk's answers. Members that the entity's kind does not have are zero.
 type Entity struct {
 	ID          string          `json:"_id,omitempty"`    // the full name
 	Rev         string          `json:"_rev,omitempty"`   // empty when it is new
-	Action      *Ref            `json:"action,omitempty"` // of a rule
 	Actions     []member        `json:"actions,omitzero"` // of a package, in answers
 	Annotations Parameters      `json:"annotations"`
 	Binding     *Binding        `json:"binding,omitempty"` // of a package
@@ -47,13 +43,10 @@ type Entity struct {
 	Feeds       []member        `json:"feeds,omitzero"` // of a package, in answers
 	Limits      *Limits         `json:"limits,omitempty"`
 	Name        string          `json:"name"`
-	Namespace   string          `json:"namespace"`           // namespace, or namespace/package
-	Parameters  Parameters      `json:"parameters,omitzero"` // nil for a rule
+	Namespace   string          `json:"namespace"` // namespace, or namespace/package
+	Parameters  Parameters      `json:"parameters"`
 	Publish     bool            `json:"publish"`
-	Rules       map[string]Link `json:"rules,omitzero"`    // of a trigger by full name; nil: it never had one
-	Status      string          `json:"status,omitempty"`  // of a rule, in answers: it lies in the trigger
-	Trigger     *Ref            `json:"trigger,omitempty"` // of a rule
-	Updated     int64           `json:"updated"`           // epoch milliseconds
+	Updated     int64           `json:"updated"` // epoch milliseconds
 	Version     string          `json:"version"`
 	Attachments json.RawMessage `json:"_attachments,omitempty"` // stubs, by which the database keeps the contents
 }
@@ -65,25 +58,13 @@ type member struct {
 	Version     string     `json:"version"`
 }
 
-// Link is a rule as its trigger holds it.
-type Link struct {
-	Action Ref    `json:"action"`
-	Status string `json:"status"`
-}
-
-// States of a rule.
-const (
-	Active   = "active"
-	Inactive = "inactive"
-)
-
 // Binding is the package that a package stands for, empty for none.
 type Binding struct {
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Limits holds the limits of an action. Triggers have the member, but no limits.
+// Limits holds the limits of an action.
 type Limits struct{ activation.Limits }
 
 // UnmarshalJSON sets the limits in b and keeps the other limits.
@@ -97,13 +78,8 @@ func (l *Limits) UnmarshalJSON(b []byte) error {
 	}{&l.TimeoutMillis, &l.MemoryMB, &l.LogsMB, &l.Concurrency, &l.Instances})
 }
 
-// MarshalJSON writes all limits, or none.
-func (l Limits) MarshalJSON() ([]byte, error) {
-	if l == (Limits{}) {
-		return []byte("{}"), nil
-	}
-	return l.JSON(), nil
-}
+// MarshalJSON writes all limits.
+func (l Limits) MarshalJSON() ([]byte, error) { return l.JSON(), nil }
 
 // New returns an entity with only the members that every entity of the kind has.
 func New(kind Kind, ref Ref) *Entity {
@@ -113,10 +89,6 @@ func New(kind Kind, ref Ref) *Entity {
 		e.Limits = &Limits{activation.Limits{TimeoutMillis: 60_000, MemoryMB: 256, LogsMB: 10, Concurrency: 1}}
 	case Package:
 		e.Binding = &Binding{}
-	case Trigger:
-		e.Limits = &Limits{}
-	case Rule:
-		e.Parameters = nil
 	}
 	return e
 }
@@ -139,15 +111,10 @@ func Decode(kind Kind, doc []byte) (*Entity, error) {
 
 // hasMembersOf tells the kinds of old documents, which do not name theirs.
 func (e *Entity) hasMembersOf(kind Kind) bool {
-	switch kind {
-	case Action:
+	if kind == Action {
 		return e.Exec != nil
-	case Package:
-		return e.Binding != nil
-	case Rule:
-		return e.Trigger != nil && e.Action != nil
 	}
-	return e.Exec == nil && e.Binding == nil
+	return e.Binding != nil
 }
 
 // Document writes the entity for the database, with the stubs of attachments where its
@@ -206,31 +173,6 @@ func (e *Entity) Bound() *Ref {
 		return nil
 	}
 	return &Ref{e.Binding.Namespace, e.Binding.Name}
-}
-
-// SetRule adds a rule to a trigger, or its new action or state.
-func (e *Entity) SetRule(rule string, link Link) {
-	rules := map[string]Link{}
-	maps.Copy(rules, e.Rules)
-	rules[rule] = link
-	e.Rules = rules
-}
-
-// DropRule removes a rule from a trigger.
-func (e *Entity) DropRule(rule string) {
-	e.Rules = maps.Clone(e.Rules)
-	delete(e.Rules, rule)
-}
-
-// RuleStatus is the state of a rule: inactive if the trigger, which may be nil,
-// does not have it.
-func (e *Entity) RuleStatus(rule string) string {
-	if e != nil {
-		if link, ok := e.Rules[rule]; ok {
-			return link.Status
-		}
-	}
-	return Inactive
 }
 
 // Marshal writes JSON as OpenWhisk does: nothing escaped that need not be.

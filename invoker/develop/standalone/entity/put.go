@@ -30,8 +30,6 @@ type put struct {
 	Exec           *Exec           `json:"exec"`
 	Limits         *Limits         `json:"limits"`
 	Binding        *Binding        `json:"binding"`
-	Trigger        *Ref            `json:"trigger"`
-	Action         *Ref            `json:"action"`
 }
 
 // Put returns the next version of the entity, with the changes of a PUT's body. An
@@ -68,22 +66,10 @@ func (e *Entity) Put(body []byte, t Terms) (*Entity, error) {
 	if p.Annotations != nil {
 		made.Annotations = Parameters(*p.Annotations)
 	}
-	if p.Parameters != nil && made.Kind != Rule {
+	if p.Parameters != nil {
 		made.Parameters = *p.Parameters
 	}
-	switch made.Kind {
-	case Package:
-		p.bind(&made)
-	case Rule:
-		return &made, p.connect(&made, t.Home)
-	case Trigger:
-		if _, ok := made.Annotations.Get("feed"); ok && e.Version == "" {
-			feed, _ := made.Annotations.Text("feed") // "" if the annotation is not a text
-			if _, err := activation.ParsePath(feed); err != nil {
-				return nil, Bad("Feed name is not valid")
-			}
-		}
-	}
+	p.bind(&made)
 	return &made, nil
 }
 
@@ -141,36 +127,6 @@ func (p *put) bind(pkg *Entity) {
 	}
 }
 
-// connect sets the trigger and the action of a rule.
-func (p *put) connect(rule *Entity, home string) error {
-	if p.Trigger != nil {
-		rule.Trigger = p.Trigger
-	}
-	if p.Action != nil {
-		rule.Action = p.Action
-	}
-	if rule.Trigger == nil || rule.Action == nil {
-		return Bad("rule requires a valid trigger and a valid action")
-	}
-	rule.Trigger.resolve(home)
-	rule.Action.resolve(home)
-	return nil
-}
-
 func (e *Entity) annotate(key string, value json.RawMessage) {
 	e.Annotations = e.Annotations.Set(activation.Parameter{Key: key, Value: value})
-}
-
-// DecodeStatus reads the body that switches a rule on or off.
-func DecodeStatus(body []byte) (string, error) {
-	var s struct {
-		Status string `json:"status"`
-	}
-	if err := decodeBody(body, &s); err != nil {
-		return "", err
-	}
-	if s.Status != Active && s.Status != Inactive {
-		return "", Malformed("'%s' is not a recognized rule state", s.Status)
-	}
-	return s.Status, nil
 }

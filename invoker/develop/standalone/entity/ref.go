@@ -1,7 +1,6 @@
 package entity
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -46,33 +45,4 @@ func ParseRef(s, home string) (Ref, error) {
 	}
 	last := len(parts) - 1
 	return Ref{strings.Join(parts[:last], "/"), parts[last]}, nil
-}
-
-// UnmarshalJSON reads a name as text or as an object of path and name. The
-// home namespace is not known here: "_" stays until it is resolved.
-func (r *Ref) UnmarshalJSON(b []byte) error {
-	var o struct{ Path, Name string }
-	if json.Unmarshal(b, &o) == nil {
-		*r = o
-		return nil
-	}
-	var s string
-	if json.Unmarshal(b, &s) != nil {
-		return Malformed("the name of an entity is text, or an object of path and name")
-	}
-	ref, err := ParseRef(s, "_")
-	*r = ref
-	return err
-}
-
-// resolve puts home in place of "_" in the path.
-func (r *Ref) resolve(home string) {
-	if r != nil && r.Namespace() == "_" {
-		r.Path = home + r.Path[1:]
-	}
-}
-
-// MarshalJSON writes an object of name and path.
-func (r Ref) MarshalJSON() ([]byte, error) {
-	return Marshal(map[string]string{"name": r.Name, "path": r.Path})
 }

@@ -110,7 +110,7 @@ const activationHeader = "x-openwhisk-activation-id"
 
 func (r *request) invokeAction() error {
 	blocking, resultOnly, wait := r.flag("blocking", false), r.flag("result", false), r.timeout(controller.MaxWait)
-	payload := r.payload(true)
+	payload := r.payload()
 	if r.err != nil {
 		return r.err
 	}
@@ -154,9 +154,8 @@ func traceContext(h http.Header) json.RawMessage {
 	return text
 }
 
-// payload reads the arguments of a call: an object, where arrays are allowed
-// an array, or nothing.
-func (r *request) payload(arrays bool) json.RawMessage {
+// payload reads the arguments of a call: an object, an array, or nothing.
+func (r *request) payload() json.RawMessage {
 	body := r.body()
 	switch {
 	case r.err != nil || len(body) == 0:
@@ -169,7 +168,7 @@ func (r *request) payload(arrays bool) json.RawMessage {
 	switch {
 	case err != nil:
 		r.fail(entity.Malformed("%v", err))
-	case value[0] != '{' && (!arrays || value[0] != '['):
+	case value[0] != '{' && value[0] != '[':
 		r.fail(entity.Malformed("Object expected"))
 	}
 	return value

@@ -22,7 +22,7 @@ func conflict(format string, args ...any) *entity.Refusal {
 // of alarms.
 func noSystemPackage(name string) error {
 	return entity.Refuse(http.StatusNotImplemented, "The package '/%s/%s' is not supported here: gpuwhisk standalone has no catalogue of "+
-		"packages and no providers of feeds. A trigger without a feed can be fired by hand (wsk trigger fire) or by a cron job.", controller.SystemNamespace, name)
+		"packages and no providers of feeds. A cron job can call an action.", controller.SystemNamespace, name)
 }
 
 // translate finds the answer to an error of any package behind the API.
@@ -75,14 +75,6 @@ func (r *request) sendJSON(b []byte, err error) error {
 
 func (r *request) text(status int, s string) error {
 	return r.send(status, "text/plain; charset=UTF-8", []byte(s))
-}
-
-func (r *request) empty(status int) error {
-	if status != http.StatusNoContent {
-		r.w.Header().Set("Content-Length", "0")
-	}
-	r.w.WriteHeader(status)
-	return nil
 }
 
 func (r *request) send(status int, contentType string, b []byte) error {

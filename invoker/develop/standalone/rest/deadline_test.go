@@ -28,7 +28,7 @@ func TestDeadlines(t *testing.T) {
 	h := New(Config{Log: slog.New(slog.DiscardHandler)})
 	h.known.Store("u:k", knownUser{&activation.Identity{Namespace: activation.Namespace{Name: "guest"}}, time.Now()})
 	for _, known := range []bool{true, false} {
-		r := httptest.NewRequest("PUT", "/api/v1/namespaces/_/rules/r?overwrite=x", strings.NewReader("{"))
+		r := httptest.NewRequest("PUT", "/api/v1/namespaces/_/packages/p?overwrite=x", strings.NewReader("{"))
 		status := http.StatusUnauthorized
 		if known {
 			r.SetBasicAuth("u", "k")

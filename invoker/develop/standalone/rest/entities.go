@@ -40,9 +40,6 @@ func collections() []collection {
 			permit: (*request).inPackage, link: (*request).checkSequence, answer: (*request).actionAnswer},
 		{name: "packages", kind: entity.Package, read: (*request).getPackage, post: (*request).unserved,
 			link: (*request).checkPackage, unlink: (*request).checkEmpty},
-		{name: "triggers", kind: entity.Trigger, post: (*request).fireTrigger},
-		{name: "rules", kind: entity.Rule, post: (*request).switchRule,
-			link: (*request).linkRule, unlink: (*request).unlinkRule, answer: (*request).ruleAnswer},
 	}
 }
 
@@ -127,22 +124,25 @@ func (c collection) text(r *request, e *entity.Entity) ([]byte, error) {
 // list answers with summaries of the caller's entities; to others with those of
 // packages that are shared.
 func (c collection) list(r *request) error {
-	view, show := c.name, asItIs
-	switch err := r.own(r.ns); {
-	case err != nil && c.kind != entity.Package:
-		return err
-	case err != nil:
-		view = "packages-public"
-	case c.kind == entity.Rule: // whose view has documents
-		show = func(doc json.RawMessage) (json.RawMessage, error) {
-			rule, err := entity.Decode(entity.Rule, doc)
-			if err != nil {
-				return nil, err
-			}
-			return rule.Answer(), nil
+	view := c.name
+	if err := r.own(r.ns); err != nil {
+		if c.kind != entity.Package {
+			return err
 		}
+		view = "packages-public"
 	}
-	return r.list(c.name, r.DB.Entities(view, r.ns), show)
+	return r.list(c.name, r.DB.Entities(view, r.ns), asItIs)
+}
+
+// listNone returns a handler that lists a collection without entities. wsk list asks for
+// triggers and rules, too.
+func listNone(name string) func(*request) error {
+	return func(r *request) error {
+		if r.flag("count", false) {
+			return r.json(http.StatusOK, map[string]int{name: 0})
+		}
+		return r.json(http.StatusOK, []string{})
+	}
 }
 
 // list answers with the rows of a query, converted by show, or with their number.

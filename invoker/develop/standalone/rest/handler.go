@@ -1,7 +1,7 @@
 // Package rest serves the part of an OpenWhisk controller's HTTP API that wsk and the
-// client libraries use: actions, sequences, packages, triggers, rules and activations.
-// Its answers have the same fields as the original's. Other requests are answered with
-// 501, web actions included.
+// client libraries use: actions, sequences, packages and activations. Its answers have the
+// same fields as the original's. Other requests are answered with 501, such as those for
+// web actions, triggers and rules.
 //
 // The package checks permissions and translates requests to entities and activations.
 // Package couchdb stores entities, and package controller runs activations. All
@@ -91,6 +91,8 @@ func routes() map[string]methods {
 
 		namespace + "/actions/{package}/{$}": {"GET": (*request).listPackageActions},
 
+		namespace + "/triggers":                {"GET": listNone("triggers")},
+		namespace + "/rules":                   {"GET": listNone("rules")},
 		namespace + "/activations":             {"GET": (*request).listActivations},
 		namespace + "/activations/{id}":        {"GET": part(func(e extended) any { return e })},
 		namespace + "/activations/{id}/result": {"GET": part(func(e extended) any { return e["response"] })},
@@ -201,7 +203,8 @@ func (r *request) notAllowed() error {
 // orOptions refuses all but a question for the methods of the API.
 func (r *request) orOptions(status int, text string) error {
 	if r.Method == http.MethodOptions && strings.HasPrefix(r.URL.Path, "/api/v1") {
-		return r.empty(http.StatusOK)
+		r.w.Header().Set("Content-Length", "0")
+		return nil
 	}
 	return entity.Refuse(status, "%s", text)
 }

@@ -46,8 +46,6 @@ var views = []view{
 	{"whisks.v2.1.0/actions", has("exec"), members.byUpdated, actionSummary, true},
 	{"whisks.v2.1.0/packages", has("binding"), under("updated"), packageSummary, true},
 	{"whisks.v2.1.0/packages-public", members.isPublic, under("updated"), packageSummary, true},
-	{"whisks.v2.1.0/triggers", members.isTrigger, members.byUpdated, triggerSummary, true},
-	{"whisks.v2.1.0/rules", has("trigger"), members.byUpdated, nil, true},
 	{"whisks.v2.1.0/activations", has("activationId"), under("start"), activationSummary, true},
 	{"whisks-filters.v2.1.1/activations", has("activationId"), members.byPath, activationSummary, true},
 	{"subjects.v2.0.0/identities", has("subject"), members.identities, nil, false},
@@ -60,8 +58,6 @@ func has(name string) func(members) bool { return func(m members) bool { return 
 func under(time string) func(members) []entry {
 	return func(m members) []entry { return []entry{{key: []any{m.text("namespace"), m[time]}}} }
 }
-
-func (m members) isTrigger() bool { return !m.has("exec") && !m.has("binding") && m.has("parameters") }
 
 func (m members) isPublic() bool {
 	return m.has("binding") && !m.isBinding() && string(m["publish"]) == "true"
@@ -140,8 +136,6 @@ func (m members) blockedNamespaces() (entries []entry) {
 	return entries
 }
 
-func triggerSummary(doc members) members { return doc.summary("updated") }
-
 func actionSummary(doc members) members {
 	m := doc.summary("updated", "limits")
 	var exec struct {
@@ -165,7 +159,7 @@ func activationSummary(doc members) members {
 	m := doc.summary("activationId", "start", "cause")
 	var start, end int64
 	_ = json.Unmarshal(doc["start"], &start)
-	if json.Unmarshal(doc["end"], &end) != nil || end == 0 { // an end of 0 is none, as in the record of a trigger
+	if json.Unmarshal(doc["end"], &end) != nil || end == 0 { // an end of 0 is none, as in OpenWhisk's records of triggers
 		return m
 	}
 	m["end"] = doc["end"]

@@ -41,7 +41,7 @@ func TestUser(t *testing.T) {
 			do   func(*testing.T, *platform)
 		}{
 			{"actions of each kind", kinds4}, {"one action's life", life}, {"sequence", sequence},
-			{"package and binding", packageAndBinding}, {"trigger and rule", triggerAndRule},
+			{"package and binding", packageAndBinding},
 			{"docker image", dockerImage}, {"large code", largeCode},
 		} {
 			t.Run(c.name, func(t *testing.T) { c.do(t, p.at(t)) })
@@ -189,21 +189,6 @@ func packageAndBinding(t *testing.T, p *platform) {
 	annotation, _ := o.record.Annotations.Get("binding")
 	check.Equal(t, string(annotation), `"guest/mine"`, "binding in the record")
 	p.call("tools/show", nil).want(t, 0, `"b":"package"`)
-}
-
-func triggerAndRule(t *testing.T, p *platform) {
-	p.create("ruled", "python:3", "def main(p):\n    return {'saw': p['what']}\n", nil)
-	_, _, err := p.c.Triggers.Insert(&whisk.Trigger{Name: "bell"}, true)
-	check.NoError(t, err)
-	_, _, err = p.c.Rules.Insert(&whisk.Rule{Name: "onbell", Trigger: "/_/bell", Action: "/_/ruled"}, true)
-	check.NoError(t, err)
-	fired, _, err := p.c.Triggers.Fire("bell", map[string]any{"what": "ring"})
-	check.NoError(t, err)
-	bell := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Get(fired.ActivationId); return a, err })
-	check.Equal(check.Must(t), len(bell.Logs), 1, "the trigger's account %q", bell.Logs)
-	check.Contains(check.Must(t), bell.Logs[0], `"activationId"`, "the trigger's account")
-	_, after, _ := strings.Cut(bell.Logs[0], `"activationId":"`)
-	p.finish(activation.ID(after[:32])).want(t, 0, `{"saw":"ring"}`)
 }
 
 // dockerImage runs an image of the user's own, made from nothing but a
