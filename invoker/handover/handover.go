@@ -1,8 +1,8 @@
 // Package handover answers the two questions of replacing an invoker: has the old
 // invoker answered all of its activations, and does the new invoker answer? It uses
 // only the protocol of controllers and schedulers, so it works with every invoker of
-// OpenWhisk. A probe and a load create topics and delete them at their end; nothing
-// else is changed. The package starts no goroutines.
+// OpenWhisk. A probe creates topics and deletes them at its end; nothing else is
+// changed. The package starts no goroutines.
 package handover
 
 import (
@@ -170,7 +170,7 @@ func replyConfig() map[string]string {
 // message returns an activation of an action in the form that the named controller
 // sends.
 func message(action, controller string) (activation.Message, error) {
-	path, name, err := SplitAction(action)
+	path, name, err := splitAction(action)
 	if err != nil {
 		return activation.Message{}, err
 	}
@@ -189,9 +189,9 @@ func message(action, controller string) (activation.Message, error) {
 	}, nil
 }
 
-// SplitAction splits NAMESPACE/[PACKAGE/]NAME into path and name. A leading slash is
+// splitAction splits NAMESPACE/[PACKAGE/]NAME into path and name. A leading slash is
 // allowed.
-func SplitAction(action string) (path, name string, err error) {
+func splitAction(action string) (path, name string, err error) {
 	full := strings.TrimPrefix(action, "/")
 	cut := strings.LastIndexByte(full, '/')
 	if cut < 1 || cut == len(full)-1 || strings.Count(full, "/") > 2 {

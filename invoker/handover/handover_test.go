@@ -11,7 +11,7 @@ func TestSplitAction(t *testing.T) {
 		"guest/f": {"guest", "f"}, "/guest/f": {"guest", "f"}, "guest/p/f": {"guest/p", "f"}, "/guest/p/f": {"guest/p", "f"},
 		"f": {}, "/f": {}, "": {}, "guest/": {}, "a/b/c/d": {},
 	} {
-		path, name, err := SplitAction(action)
+		path, name, err := splitAction(action)
 		check.Equal(t, path, want[0], "%q", action)
 		check.Equal(t, name, want[1], "%q", action)
 		check.Equal(t, err == nil, want[1] != "", "%q: %v", action, err)

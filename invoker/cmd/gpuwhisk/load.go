@@ -32,8 +32,6 @@ type loadCmd struct {
 	InFlight    int           `default:"500" help:"Most calls under way at once; further calls wait, which adds to their latency."`
 	Wait        time.Duration `default:"5m" help:"Longest time to wait for one answer."`
 
-	Invoker   *int   `placeholder:"N" help:"Write to the topic of this invoker instead, bypassing controllers; actions are NAMESPACE/[PACKAGE/]NAME."`
-	EnvFile   string `name:"env-file" placeholder:"PATH" help:"With --invoker: ${env_file}"`
 	ParamFile string `short:"P" placeholder:"FILE" type:"existingfile" help:"JSON object with the parameters of each call."`
 	NoRecords bool   `help:"Do not fetch records afterwards; the kind of start is then reported only for answers that contain it."`
 	Insecure  bool   `short:"i" help:"Accept any certificate of the API, as wsk -i does."`
@@ -52,15 +50,9 @@ and its latency counts from that time. Calls are blocking. The kind of start
 (gpu-warm, host-warm, cold ...) is read from the record of each call afterwards.
 This works with any OpenWhisk and any invokers. Ctrl-C prints the results so far.
 
-With --invoker N the calls go directly to the topic of one invoker, and their acks
-return on a temporary topic. The difference shows the latency of controllers. The
-limits of namespaces do not apply then. Records are kept as for any call.
-
   gpuwhisk load infer                          # 10 calls a second for 30 s
   gpuwhisk load infer fft resnet --rate 50 --zipf 1.2 -d 5m -n 100000
-  gpuwhisk load --trace calls.csv --speed 10 --json > report.json
-  gpuwhisk load guest/infer --invoker 0 --rate 5          # on an invoker's host
-  KAFKA_HOSTS=kafka:9092 gpuwhisk load guest/infer --invoker 0 --rate 5`
+  gpuwhisk load --trace calls.csv --speed 10 --json > report.json`
 }
 
 // errLoadInterrupted is the error after the report of an interrupted load.
@@ -74,10 +66,6 @@ func (c *loadCmd) Validate() error {
 	switch {
 	case len(c.Actions) == 0 && c.Trace == "":
 		return errors.New("give at least one action to call, or --trace")
-	case c.Invoker != nil && *c.Invoker < 0:
-		return fmt.Errorf("--invoker %d: want the number of an invoker, from 0", *c.Invoker)
-	case c.Invoker == nil && c.EnvFile != "":
-		return errors.New("--env-file: has settings of Kafka, which only --invoker uses")
 	case c.Count < 1 || c.Count > mostCalls:
 		return fmt.Errorf("--count %d: want 1 to %d", c.Count, mostCalls)
 	case c.Duration <= 0 || c.Duration > 24*time.Hour:
@@ -111,32 +99,21 @@ func (c *loadCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	connect := c.api
-	if c.Invoker != nil {
-		connect = c.invoker
-	}
-	system, name, end, err := connect(ctx, actions, parameters)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	return c.load(ctx, system, load.Options{
-		Actions: actions, Arrivals: arrivals, Duration: c.Duration, InFlight: c.InFlight, Wait: c.Wait,
-	}, load.Report{APIHost: name, Load: words}, os.Stdout, os.Stderr)
-}
-
-// api connects to OpenWhisk's REST API. It returns the system's name for the report, and
-// a function that closes the connection.
-func (c *loadCmd) api(ctx context.Context, actions []string, parameters []byte) (_ load.System, name string, end func() error, err error) {
 	w := c.whisk.orOwn()
 	if w.APIHost == "" || w.Auth == "" {
-		return nil, "", nil, errors.New("no OpenWhisk to load: give --apihost and --auth, or use wsk property set")
+		return errors.New("no OpenWhisk to load: give --apihost and --auth, or use wsk property set")
 	}
 	client, err := load.NewClient(load.Access{APIHost: w.APIHost, Auth: w.Auth, Insecure: c.Insecure, InFlight: c.InFlight, Parameters: parameters})
 	if err != nil {
-		return nil, "", nil, err
+		return err
 	}
-	return client, w.APIHost, func() error { client.Close(); return nil }, client.Check(ctx, actions)
+	defer client.Close()
+	if err := client.Check(ctx, actions); err != nil {
+		return err
+	}
+	return c.load(ctx, client, load.Options{
+		Actions: actions, Arrivals: arrivals, Duration: c.Duration, InFlight: c.InFlight, Wait: c.Wait,
+	}, load.Report{APIHost: w.APIHost, Load: words}, os.Stdout, os.Stderr)
 }
 
 // load calls the system and prints the report, which begins with head.

@@ -20,7 +20,6 @@ func TestLoadNamesTheWrongFlag(t *testing.T) {
 	for line, want := range map[string]string{
 		"load":                         "at least one action",
 		"load a --rate 0":              "--rate 0: want more than 0",
-		"load g/a --invoker -1":        "--invoker -1: want the number",
 		"load a --rate -1":             "--rate -1: want more than 0",
 		"load a --zipf 11":             "--zipf 11: want 0",
 		"load a --count 0":             "--count 0: want 1 to",

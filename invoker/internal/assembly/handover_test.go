@@ -36,6 +36,4 @@ func TestSchedulerModeProbe(t *testing.T) {
 	_, err = i.Probe(ctx, "guest/odd") // which no container runs
 	check.ErrorContains(t, err, string(activation.NonExecutable))
 	check.ErrorIs(t, i.Drained(ctx, 0, nil), handover.ErrScheduled)
-	_, err = i.Load(ctx, nil)
-	check.ErrorIs(t, err, handover.ErrScheduled, "load")
 }
