@@ -185,7 +185,7 @@ CUresult gw_after_prefetch(CUresult r, CUdeviceptr ptr, size_t bytes)
 	struct gw_block b;
 
 	if (bytes && gw_find(GW_ADDRESS, ptr, &b) && gw_comes_unseen(&b))
-		gw_set_resident(b.base, b.id, ptr - b.base, ptr - b.base + bytes);
+		gw_set_resident(b.base, b.id, ptr - b.base + bytes);
 	return r;
 }
 

@@ -42,9 +42,7 @@ static inline uint64_t gw_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 struct gw_block {
 	uint64_t base, size;
 	union {
-		struct { /* of a movable block: the part that is known to be evicted */
-			uint64_t evicted_from, evicted_to;
-		};
+		uint64_t evicted; /* of a movable block: so many bytes at its end are out */
 		uint64_t owner; /* of a handle or mapping: its memory; of a node: its graph */
 	};
 	CUcontext ctx;
@@ -57,11 +55,6 @@ struct gw_block {
 	int16_t device;
 	uint8_t kind; /* enum gw_kind */
 };
-
-static inline uint64_t gw_evicted(const struct gw_block *b)
-{
-	return b->evicted_to - b->evicted_from;
-}
 
 static inline bool gw_movable(const struct gw_block *b)
 {

@@ -71,7 +71,7 @@ void gw_count_block(const struct gw_block *b, bool in)
 	books.bytes[b->kind] += sign * b->size;
 	if (gw_movable(b)) {
 		books.movable += sign;
-		gw_count_evicted(b, (int64_t)(sign * gw_evicted(b)));
+		gw_count_evicted(b, (int64_t)(sign * b->evicted));
 	}
 	publish();
 }

@@ -23,7 +23,7 @@ static void add(enum gw_space space, const struct gw_block *b)
 	n->b = *b;
 	n->b.id = ++last_id;
 	if (gw_movable(b))
-		n->b.evicted_from = n->b.evicted_to = 0;
+		n->b.evicted = 0;
 	old = gw_tree_insert(&root[space], n);
 	if (old) {
 		gw_count_block(&old->b, false);

@@ -61,13 +61,13 @@ void gw_estimate_untouched(void)
 	gw_driver_unlock();
 	for (size_t i = 0; i < n; i++)
 		if (gw_comes_unseen(&list[i]))
-			sum += list[i].size - gw_evicted(&list[i]);
+			sum += list[i].size - list[i].evicted;
 	/* No surplus proves nothing: others may use the rest of the device. */
 	uint64_t surplus = sum > used ? sum - used : 0;
 	for (size_t i = 0; i < n && sum > used; i++) {
 		if (!gw_comes_unseen(&list[i]))
 			continue;
-		uint64_t off = gw_min(list[i].size - gw_evicted(&list[i]), surplus);
+		uint64_t off = gw_min(list[i].size - list[i].evicted, surplus);
 		gw_set_untouched(list[i].base, list[i].id, off);
 		surplus -= off;
 	}

@@ -93,51 +93,30 @@ static uint64_t prefetch_bytes(const struct gw_block *b)
 	return untouched < b->size ? b->size - untouched : 0;
 }
 
-/* Find the next part of a block to move. For an eviction this is the part not known to be
- * out, and for a prefetch the useful part of the memory that is out. The part known to be
- * out stays contiguous. Returns false if there is none. */
+/* The next part of a block to move: for an eviction all that is not known to be out, and for
+ * a prefetch the useful part of the memory that is out. Returns false if there is none. */
 static bool next_part(const struct gw_work *w, const struct gw_block *b, uint64_t *from,
 		      uint64_t *to)
 {
-	if (!w->out) {
-		*from = b->evicted_from;
-		*to = gw_min(b->evicted_to, prefetch_bytes(b));
-	} else if (b->evicted_to < b->size) {
-		*from = b->evicted_to;
-		*to = b->size;
-	} else {
-		*from = 0;
-		*to = b->evicted_from;
-	}
+	uint64_t here = b->size - b->evicted;
+
+	*from = w->out ? 0 : here;
+	*to = w->out ? here : prefetch_bytes(b);
 	return *from < *to;
 }
 
-/* A part ends with a page of the driver's. */
-static uint64_t whole_pages(const struct gw_block *b, uint64_t from, uint64_t bytes)
-{
-	uint64_t over = (b->base + from + bytes) % GW_PAGE;
-
-	return over < bytes ? bytes - over : bytes;
-}
-
-/* Cut a part to the given size, at the side away from the memory that is out. */
+/* Cut a part to the given size, at a page of the driver's. The memory that is out stays the
+ * end of the block. */
 static void cut(const struct gw_work *w, const struct gw_block *b, uint64_t bytes,
 		uint64_t *from, uint64_t *to)
 {
 	if (bytes >= *to - *from)
 		return;
-	if (w->out && *to == b->evicted_from) {
-		uint64_t at = *to - bytes, over = (b->base + at) % GW_PAGE;
-		*from = over && at + GW_PAGE - over < *to ? at + GW_PAGE - over : at;
-		return;
-	}
-	*to = *from + whole_pages(b, *from, bytes);
-}
-
-/* A part that is on its way to the device may be there, whatever the result of the move. */
-static void record_resident(const struct part *p)
-{
-	gw_set_resident(p->base, p->id, p->from, p->to);
+	uint64_t at = w->out ? *to - bytes : *from + bytes, over = (b->base + at) % GW_PAGE;
+	if (!w->out)
+		*to = over < bytes ? at - over : at;
+	else
+		*from = over && GW_PAGE - over < bytes ? at + GW_PAGE - over : at;
 }
 
 static void fail(struct gw_work *w, CUresult r)
@@ -188,34 +167,17 @@ static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block
 	return false;
 }
 
-/* Memory that is still on its way out counts as out for the choice of the next part,
- * because it is next to the memory that is out. */
-static void count_in_flight(const struct chunk *ahead, struct gw_block *b)
-{
-	for (unsigned i = 0; i < ahead->n; i++) {
-		const struct part *p = &ahead->parts[i];
-		if (p->id != b->id)
-			continue;
-		if (!gw_evicted(b)) {
-			b->evicted_from = p->from;
-			b->evicted_to = p->to;
-		} else if (p->from == b->evicted_to) {
-			b->evicted_to = p->to;
-		} else if (p->to == b->evicted_from) {
-			b->evicted_from = p->from;
-		}
-	}
-}
-
-/* The block as it is now. False: it is gone. */
+/* The block as it is now, where memory that is still on its way out counts as out. False:
+ * the block is gone. */
 static bool find_again(const struct gw_work *w, const struct chunk *ahead, struct gw_block *b)
 {
 	const struct gw_block *old = &w->list[w->next];
 
 	if (!gw_find(GW_ADDRESS, old->base, b) || b->id != old->id)
 		return false;
-	if (w->out)
-		count_in_flight(ahead, b);
+	for (unsigned i = 0; w->out && i < ahead->n; i++)
+		if (ahead->parts[i].id == b->id)
+			b->evicted = b->size - ahead->parts[i].from;
 	return true;
 }
 
@@ -240,15 +202,14 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 		return false;
 	if (!in_context(w, s, &b))
 		return s->ctx == NULL;
-	/* The block whose next part is not its last comes again in the next chunk. */
-	bool last = !w->out || from == 0;
 	uint64_t all = to - from;
 	if (!mover->whole)
 		cut(w, &b, gw_min(space, left), &from, &to);
-	last = last && to - from == all;
+	/* A block that is not moved whole comes again in the next chunk. */
+	bool last = to - from == all;
 	*p = (struct part){b.base, from, to, b.id, mover};
-	if (!w->out)
-		record_resident(p);
+	if (!w->out) /* it may be there, whatever the result of the move */
+		gw_set_resident(p->base, p->id, p->to);
 	gw_record_move(); /* a kernel may fail because of the move before it is done */
 	CUresult r = mover->order(&b, from, to, w->out, s->stream);
 	if (r != CUDA_SUCCESS) {
