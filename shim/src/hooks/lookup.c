@@ -4,38 +4,23 @@
  * do not exist yet then work without a change here.
  */
 #include <stdatomic.h>
-#include <sys/mman.h>
 
 #include "driver/resolve.h"
 #include "hooks/hooks.h"
-#include "process/state.h"
+#include "memory/registry.h"
 
-/* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that of an
- * interposer behind us. */
-struct map {
-	unsigned n;
-	struct {
-		void *pointer;
-		int id;
-	} at[3 * GW_HOOKS];
-};
-
-/* The first entry of a pointer counts. NULL if the pointer is no hook's. */
-static void *find(const struct map *m, const void *pointer)
+/* A hook has up to three pointers: by dlsym, by cuGetProcAddress, and that of an interposer
+ * behind us. The first hook of a pointer counts. */
+static void record(void *pointer, int id)
 {
-	unsigned i = 0;
+	uintptr_t base = (uintptr_t)pointer;
+	struct gw_block b;
 
-	while (i < m->n && m->at[i].pointer != pointer)
-		i++;
-	return i < m->n && gw_gives_wrapper(m->at[i].id) ? gw_wrappers[m->at[i].id] : NULL;
-}
-
-static void insert(struct map *m, void *pointer, int id)
-{
-	if (!pointer || pointer == gw_wrappers[id])
+	if (!pointer || pointer == gw_wrappers[id] || gw_find(GW_POINTER, base, &b))
 		return;
-	m->at[m->n].pointer = pointer;
-	m->at[m->n++].id = id;
+	gw_add(GW_POINTER, &(struct gw_block){
+		.base = base, .size = 1, .kind = GW_MAPPED, .owner = (uint64_t)id,
+	});
 }
 
 static void *lookup_by_driver(const struct gw_entry *e)
@@ -58,50 +43,33 @@ static void *lookup_by_driver(const struct gw_entry *e)
  * If a driver answers an old version with a newer ABI, the hook of that ABI already owns
  * the pointer.
  */
-static void build(struct map *m)
+static void record_all(void)
 {
 	for (int id = 0; id < GW_HOOKS; id++) {
 		if (gw_driver())
-			insert(m, gw_next_dlsym(gw_driver(), gw_entries[id].export), id);
-		insert(m, gw_real(id), id);
+			record(gw_next_dlsym(gw_driver(), gw_entries[id].export), id);
+		record(gw_real(id), id);
 	}
 	for (int id = 0; id < GW_HOOKS; id++)
-		insert(m, lookup_by_driver(&gw_entries[id]), id);
+		record(lookup_by_driver(&gw_entries[id]), id);
 }
 
-/*
- * Returns the map, which the first lookup builds; NULL if there is not enough memory.
- * Concurrent first callers build one each, and the first finished map stays. No thread
+/* Our own pointer in place of the driver's; NULL if that is no hook's. The first lookup
+ * records the pointers. Threads that come first together record all of them each. No thread
  * waits for another, because one may be in a library's constructor and hold the dynamic
- * linker's lock, which the other needs for its dlsym.
- */
-static const struct map *pointers(void)
-{
-	static struct map *_Atomic built;
-	struct map *m = atomic_load_explicit(&built, memory_order_acquire), *none = NULL;
-
-	if (m)
-		return m;
-	m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (m == MAP_FAILED)
-		return NULL;
-	build(m);
-	if (atomic_compare_exchange_strong(&built, &none, m))
-		return m;
-	munmap(m, sizeof *m);
-	return none;
-}
-
-/* Where a looked-up pointer is one of the driver's that we hook: our own. */
+ * linker's lock, which the other needs for its dlsym. */
 static void *wrapper_of(void *pointer)
 {
-	const struct map *m = pointers();
+	static atomic_bool recorded;
+	struct gw_block b;
 
-	if (!m) {
-		gw_disable("no memory for the pointers of hooks");
-		return NULL;
+	if (!atomic_load_explicit(&recorded, memory_order_acquire)) {
+		record_all();
+		atomic_store_explicit(&recorded, true, memory_order_release);
 	}
-	return find(m, pointer);
+	if (!gw_find(GW_POINTER, (uintptr_t)pointer, &b) || !gw_gives_wrapper((int)b.owner))
+		return NULL;
+	return gw_wrappers[b.owner];
 }
 
 CUresult gw_after_lookup(CUresult r, void **pfn)

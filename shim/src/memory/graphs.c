@@ -11,15 +11,9 @@ struct graph {
 	unsigned execs;
 	struct graph *next;
 };
-struct exec {
-	void *exec;
-	struct graph *of;
-	struct exec *next;
-};
 static struct {
 	pthread_mutex_t mu; /* guards all below */
 	struct graph *first;
-	struct exec *execs;
 } graphs = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 void gw_graphs_lock(void) { pthread_mutex_lock(&graphs.mu); }
@@ -87,20 +81,11 @@ void gw_graph_free(CUdeviceptr ptr)
 	gw_graphs_unlock();
 }
 
-/* Remove a graph and its executable graphs. The caller must hold the lock. */
+/* Remove a graph, with its nodes and executable graphs. The caller must hold the lock. */
 static void remove_at(struct graph **at)
 {
 	struct graph *g = *at;
 
-	for (struct exec **e = &graphs.execs; *e;) {
-		struct exec *x = *e;
-		if (x->of == g) {
-			*e = x->next;
-			free(x);
-		} else {
-			e = &x->next;
-		}
-	}
 	*at = g->next;
 	gw_remove_nodes_of((uintptr_t)g);
 	free(g);
@@ -122,10 +107,10 @@ void gw_graph_instantiated(void *graph, void *exec)
 {
 	gw_graphs_lock();
 	struct graph *g = *find(graph);
-	struct exec *x = g ? calloc(1, sizeof *x) : NULL;
-	if (x) {
-		*x = (struct exec){exec, g, graphs.execs};
-		graphs.execs = x;
+	if (g) {
+		gw_add(GW_EXEC, &(struct gw_block){
+			.base = (uintptr_t)exec, .kind = GW_GRAPH, .owner = (uintptr_t)g,
+		});
 		g->execs++;
 	}
 	gw_graphs_unlock();
@@ -144,16 +129,13 @@ void gw_graph_ended(void *graph)
 
 void gw_graph_exec_ended(void *exec)
 {
+	struct gw_block b;
+
 	gw_graphs_lock();
-	struct exec **at = &graphs.execs;
-	while (*at && (*at)->exec != exec)
-		at = &(*at)->next;
-	struct exec *x = *at;
-	if (x) {
-		*at = x->next;
-		x->of->execs--;
-		remove_if_over(x->of);
-		free(x);
+	if (gw_remove(GW_EXEC, (uintptr_t)exec, &b)) {
+		struct graph *g = (struct graph *)(uintptr_t)b.owner;
+		g->execs--;
+		remove_if_over(g);
 	}
 	gw_graphs_unlock();
 }

@@ -9,8 +9,9 @@
 
 /* Arrays and the handles of physical memory are no addresses. The memory itself has a
  * number: several handles may refer to it, and it may outlive all its handles. A span is
- * a range of addresses that we reserved. */
-enum gw_space { GW_ADDRESS, GW_HANDLE, GW_MEMORY, GW_SPAN, GW_SPACES };
+ * a range of addresses that we reserved. A pointer is a function of the driver's, and an
+ * executable graph has its graph. */
+enum gw_space { GW_ADDRESS, GW_HANDLE, GW_MEMORY, GW_SPAN, GW_POINTER, GW_EXEC, GW_SPACES };
 
 /* The reserved bytes become the block, or nothing if that is NULL, in one step: at no
  * time do both count. */
@@ -34,7 +35,7 @@ bool gw_change_refs(enum gw_space space, uint64_t base, int change);
  * libraries. Free it with gw_free_list. */
 struct gw_block *gw_list_movable(size_t *n);
 void gw_free_list(struct gw_block *list, size_t n);
-/* Forget the nodes of a graph. */
+/* Forget the nodes of a graph, and its executable graphs. */
 void gw_remove_nodes_of(uint64_t graph);
 /* Forget the blocks of a dead context. */
 void gw_remove_blocks_of(CUcontext ctx);
