@@ -156,7 +156,8 @@ static bool finish(bool cancelled)
 static bool command_move(const struct gw_command *c)
 {
 	struct gw_order order = {
-		.out = c->type == GW_EVICT, .bytes = c->bytes, .ns = c->ns, .gated = session.gated,
+		.out = c->type == GW_EVICT, .bytes = c->field[0], .gated = session.gated,
+		.ns = c->type == GW_PREFETCH ? c->field[1] : 0,
 	};
 	struct gw_work none = {.began = gw_clock()};
 
@@ -208,15 +209,15 @@ static bool command_hello(const struct gw_command *c)
 		session.refused = true;
 		return false;
 	}
-	gw_set_large(c->bytes ? c->bytes : 1);
+	gw_set_large(c->field[1] ? c->field[1] : 1);
 	gw_set_limit_known();
 	return true;
 }
 
 static void command_limit(const struct gw_command *c)
 {
-	gw_set_limit(GW_DEVICE_BYTES, (struct gw_limit){c->limit[0], c->limit[2]});
-	gw_set_limit(GW_HOST_BYTES, (struct gw_limit){c->limit[1], c->limit[3]});
+	gw_set_limit(GW_DEVICE_BYTES, (struct gw_limit){c->field[0], c->field[2]});
+	gw_set_limit(GW_HOST_BYTES, (struct gw_limit){c->field[1], c->field[3]});
 	gw_answer(c->epoch);
 }
 
@@ -238,7 +239,7 @@ static bool command(const struct gw_command *c)
 		return command_gate(c);
 	case GW_ARENA:
 		gw_driver_lock();
-		gw_arena_open(session.conn.passed, c->bytes);
+		gw_arena_open(session.conn.passed, c->field[0]);
 		gw_driver_unlock();
 		session.conn.passed = GW_NO_FD;
 		return true;

@@ -1,102 +1,58 @@
 #include "agent/frame.h"
 
-static uint64_t number(const uint8_t *p, int bytes)
-{
-	uint64_t v = 0;
+#include <string.h>
 
-	for (int i = bytes; i-- > 0;)
-		v = v << 8 | p[i];
-	return v;
-}
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are copied as they are");
 
-/* Returns the minimum payload of a command, -1 if the type is no command. */
-static int least_payload(unsigned type)
-{
-	switch (type) {
-	case GW_HELLO:
-	case GW_LIMIT:
-	case GW_PREFETCH:
-		return 16;
-	case GW_EVICT:
-	case GW_ARENA:
-		return 8;
-	case GW_GATE:
-		return 4;
-	case GW_REPORT:
-	case GW_PING:
-		return 0;
-	}
-	return -1;
-}
+struct header {
+	uint32_t bytes;
+	uint16_t type, flags;
+	uint64_t epoch;
+};
 
-static void read_payload(const uint8_t *p, size_t len, struct gw_command *out)
-{
-	switch (out->type) {
-	case GW_HELLO:
-		out->word = (uint32_t)number(p, 4);
-		out->bytes = number(p + 8, 8);
-		break;
-	case GW_GATE:
-		out->word = (uint32_t)number(p, 4);
-		break;
-	case GW_PREFETCH:
-		out->ns = number(p + 8, 8);
-		out->bytes = number(p, 8);
-		break;
-	case GW_LIMIT:
-		for (size_t i = 0; i < 4; i++)
-			out->limit[i] = number(p + 8 * (len < 32 ? i % 2 : i), 8);
-		break;
-	case GW_EVICT:
-	case GW_ARENA:
-		out->bytes = number(p, 8);
-		break;
-	default:
-		break;
-	}
-}
+/* The least payload of each command. */
+static const size_t least[] = {
+	[GW_HELLO] = 16, [GW_LIMIT] = 16, [GW_PREFETCH] = 16, [GW_EVICT] = 8,
+	[GW_REPORT] = 0, [GW_GATE] = 4,   [GW_PING] = 0,      [GW_ARENA] = 8,
+};
+enum { COMMANDS_END = sizeof least / sizeof *least };
 
 int gw_frame_read(const uint8_t *buf, size_t len, struct gw_command *out)
 {
-	*out = (struct gw_command){0};
-	if (len < 4)
-		return 0;
-	uint64_t frame = number(buf, 4);
-	if (frame < GW_HEADER || frame > GW_FRAME_MAX)
-		return -1;
-	if (len < frame)
-		return 0;
-	unsigned type = (unsigned)number(buf + 4, 2);
-	int least = least_payload(type);
-	if (least < 0)
-		return (int)frame;
-	if (frame < (uint64_t)(GW_HEADER + least))
-		return -1;
-	out->type = type;
-	out->epoch = number(buf + 8, 8);
-	read_payload(buf + GW_HEADER, (size_t)frame - GW_HEADER, out);
-	return (int)frame;
-}
+	struct header h = {0};
 
-/* Returns the place behind the number. */
-static uint8_t *put(uint8_t *p, uint64_t v, int bytes)
-{
-	for (int i = 0; i < bytes; i++, v >>= 8)
-		*p++ = (uint8_t)v;
-	return p;
+	*out = (struct gw_command){0};
+	if (len < sizeof h.bytes)
+		return 0;
+	memcpy(&h, buf, len < sizeof h ? len : sizeof h);
+	if (h.bytes < GW_HEADER || h.bytes > GW_FRAME_MAX)
+		return -1;
+	if (len < h.bytes)
+		return 0;
+	if (h.type < GW_HELLO || h.type >= COMMANDS_END)
+		return (int)h.bytes;
+	size_t payload = h.bytes - GW_HEADER;
+	if (payload < least[h.type])
+		return -1;
+	out->type = h.type;
+	out->epoch = h.epoch;
+	memcpy(out->field, buf + GW_HEADER, payload < sizeof out->field ? payload : sizeof out->field);
+	out->word = (uint32_t)out->field[0];
+	if (h.type == GW_LIMIT && payload < sizeof out->field)
+		memcpy(&out->field[2], out->field, 2 * sizeof *out->field);
+	return (int)h.bytes;
 }
 
 size_t gw_frame_write(uint8_t *buf, enum gw_type type, uint64_t epoch, const struct gw_fields *f)
 {
-	size_t bytes = GW_HEADER + 4 * f->n_words + 8 * f->n_numbers;
-	uint8_t *p = put(buf, bytes, 4);
+	size_t words = f->n_words * sizeof *f->words, numbers = f->n_numbers * sizeof *f->numbers;
+	struct header h = {
+		.bytes = (uint32_t)(GW_HEADER + words + numbers), .type = (uint16_t)type,
+		.epoch = epoch,
+	};
 
-	p = put(p, type, 2);
-	p = put(p, 0, 2);
-	p = put(p, epoch, 8);
-	for (unsigned i = 0; i < f->n_words; i++)
-		p = put(p, f->words[i], 4);
-	for (unsigned i = 0; i < f->n_numbers; i++)
-		p = put(p, f->numbers[i], 8);
-	return bytes;
+	memcpy(buf, &h, sizeof h);
+	memcpy(buf + sizeof h, f->words, words);
+	memcpy(buf + sizeof h + words, f->numbers, numbers);
+	return h.bytes;
 }

@@ -81,10 +81,8 @@ enum gw_status {
 struct gw_command {
 	enum gw_type type;
 	uint64_t epoch;
-	uint64_t bytes; /* PREFETCH, EVICT; threshold of HELLO; number of ARENA */
-	uint64_t limit[4]; /* LIMIT, as listed */
-	uint64_t ns;    /* PREFETCH */
-	uint32_t word;  /* version of HELLO, GATE */
+	uint64_t field[4]; /* the payload by eight bytes, 0 where it is shorter */
+	uint32_t word;     /* its first four bytes */
 };
 
 /* Read one command from the start of a buffer: the bytes it took, 0 when more

@@ -17,42 +17,30 @@ static const struct gw_backend *backend(void)
 	return gw_refused_before() ? &gw_plain_backend : gw_backend;
 }
 
-/* Allocate by the backend, with the cost reserved. */
-static CUresult obtain(const struct gw_request *q, struct gw_given *given, uint64_t *cost)
-{
-	CUresult r;
-
-	do {
-		const struct gw_backend *from = backend();
-		*given = (struct gw_given){0};
-		*cost = from->cost(q->bytes);
-		if (!reserve(*cost)) {
-			given->settled = true;
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		r = from->alloc(q, *cost, given);
-	} while (r == GW_AGAIN);
-	if (given->refusal != CUDA_SUCCESS)
-		gw_agent_refused(GW_SIGN_ALLOC, given->refusal);
-	if (given->settled)
-		gw_agent_changed(*cost);
-	return r;
-}
-
 CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
 {
-	struct gw_request q = {.linear = real, .out = out, .bytes = bytes};
-	struct gw_given given;
-	uint64_t cost;
+	struct gw_alloc a;
+	CUresult r;
 
 	if (!out)
 		return real(out, bytes);
-	CUresult r = obtain(&q, &given, &cost);
-	if (given.settled)
-		return r;
-	return gw_finish_alloc(r, cost, (struct gw_block){
-		.base = *out, .size = bytes, .kind = given.kind,
-	});
+	do {
+		const struct gw_backend *from = backend();
+		a = (struct gw_alloc){
+			.real = real, .out = out, .bytes = bytes, .cost = from->cost(bytes),
+		};
+		if (!reserve(a.cost))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		r = from->alloc(&a);
+	} while (r == GW_AGAIN);
+	if (a.refusal != CUDA_SUCCESS)
+		gw_agent_refused(GW_SIGN_ALLOC, a.refusal);
+	if (!a.settled)
+		return gw_finish_alloc(r, a.cost, (struct gw_block){
+			.base = *out, .size = bytes, .kind = a.kind,
+		});
+	gw_agent_changed(a.cost);
+	return r;
 }
 
 /* Take back rows that the driver made wider than was foreseen. */
@@ -62,37 +50,43 @@ static CUresult too_wide(CUdeviceptr ptr)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* The driver gave r for pitched memory of so many bytes, for which others were reserved. */
+static CUresult finish_rows(CUresult r, CUdeviceptr ptr, size_t taken, uint64_t reserved)
+{
+	if (r == CUDA_SUCCESS && taken > reserved) {
+		if (reserve(taken - reserved))
+			reserved = taken;
+		else
+			r = too_wide(ptr);
+	}
+	return gw_finish_alloc(r, reserved, (struct gw_block){
+		.base = ptr, .size = taken, .kind = GW_PLAIN,
+	});
+}
+
+/* In place of pitched memory rows begin where those of device memory would. */
 CUresult gw_on_alloc_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 			   size_t *pitch, size_t width, size_t height,
 			   unsigned element)
 {
-	struct gw_request q = {
-		.pitched = real, .out = out, .pitch = pitch, .width = width, .height = height,
-		.element = element,
-	};
-	struct gw_given given;
-	size_t taken = 0, row = gw_row(width);
-	uint64_t reserved;
+	enum { PITCH = 512 };
+	size_t row = (width + PITCH - 1) / PITCH * PITCH, bytes;
 
 	/* The driver itself shall refuse a wrong call. */
 	if (!out || !pitch || !width || !height || row < width ||
 	    (element != 4 && element != 8 && element != 16) ||
-	    __builtin_mul_overflow(row, height, &q.bytes))
+	    __builtin_mul_overflow(row, height, &bytes))
 		return real(out, pitch, width, height, element);
-	CUresult r = obtain(&q, &given, &reserved);
-	if (r == CUDA_SUCCESS && given.kind != GW_PLAIN)
-		*pitch = row;
-	if (given.settled)
-		return r;
+	if (backend() == &gw_plain_backend) {
+		if (!reserve(bytes))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		CUresult r = real(out, pitch, width, height, element);
+		return finish_rows(r, *out, *pitch * height, bytes);
+	}
+	CUresult r = gw_on_alloc(GW_REAL(cuMemAlloc_v2), out, bytes);
 	if (r == CUDA_SUCCESS)
-		taken = *pitch * height;
-	if (taken > reserved && !reserve(taken - reserved))
-		r = too_wide(*out);
-	else if (taken > reserved)
-		reserved = taken;
-	return gw_finish_alloc(r, reserved, (struct gw_block){
-		.base = *out, .size = taken, .kind = given.kind,
-	});
+		*pitch = row;
+	return r;
 }
 
 CUresult gw_on_free(fn_cuMemFree_v2 *real, CUdeviceptr ptr)

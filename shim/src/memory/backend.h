@@ -6,25 +6,13 @@
 
 #include "memory/registry.h"
 
-/* Rows of memory in place of pitched memory begin where those of device memory would. */
-enum { GW_PITCH = 512 };
-static inline size_t gw_row(size_t width)
-{
-	return (width + GW_PITCH - 1) / GW_PITCH * GW_PITCH;
-}
-
-/* The program asks for device memory: by cuMemAlloc, or in rows. */
-struct gw_request {
-	fn_cuMemAlloc_v2 *linear;
-	fn_cuMemAllocPitch_v2 *pitched; /* NULL: linear */
+/* The program asks for device memory by cuMemAlloc. */
+struct gw_alloc {
+	fn_cuMemAlloc_v2 *real;
 	CUdeviceptr *out;
-	size_t bytes; /* of all rows */
-	size_t *pitch, width, height;
-	unsigned element;
-};
-
-/* The answer to a request. */
-struct gw_given {
+	size_t bytes;
+	uint64_t cost; /* reserved bytes */
+	/* The answer. */
 	enum gw_kind kind;
 	/* Managed memory was refused with this, and plain memory was given: some
 	 * libraries' ways of asking for memory have that. Else CUDA_SUCCESS. */
@@ -37,9 +25,9 @@ struct gw_backend {
 	uint32_t code; /* in HELLO */
 	/* Bytes of the device that an allocation of so many takes. */
 	uint64_t (*cost)(size_t bytes);
-	/* Allocate, with the cost reserved, in place of the driver's function. The
-	 * driver's code is returned unchanged; GW_AGAIN: the cost has changed. */
-	CUresult (*alloc)(const struct gw_request *q, uint64_t cost, struct gw_given *given);
+	/* Allocate in place of the driver's function. The driver's code is returned
+	 * unchanged; GW_AGAIN: the cost has changed. */
+	CUresult (*alloc)(struct gw_alloc *a);
 	/* Reports whether memory moves on this device. */
 	bool (*moves)(void);
 };
@@ -70,7 +58,7 @@ extern const struct gw_mover gw_managed_mover, gw_vmm_mover;
 const struct gw_mover *gw_mover_of(enum gw_kind kind);
 
 /* Call the driver's function as the program did. */
-CUresult gw_alloc_plain(const struct gw_request *q, uint64_t cost, struct gw_given *given);
+CUresult gw_alloc_plain(struct gw_alloc *a);
 /* Reports whether memory stays on the device because the backend, or the device, cannot
  * move any. */
 bool gw_memory_stays(void);

@@ -7,11 +7,10 @@
 
 static uint64_t asked(size_t bytes) { return bytes; }
 
-CUresult gw_alloc_plain(const struct gw_request *q, uint64_t cost, struct gw_given *given)
+CUresult gw_alloc_plain(struct gw_alloc *a)
 {
-	given->kind = GW_PLAIN;
-	return q->pitched ? q->pitched(q->out, q->pitch, q->width, q->height, q->element) :
-			    q->linear(q->out, q->bytes);
+	a->kind = GW_PLAIN;
+	return a->real(a->out, a->bytes);
 }
 
 /* A device or driver without managed memory is served as without us. */
@@ -44,21 +43,21 @@ static bool moves(void)
 	return atomic_load_explicit(&known, memory_order_relaxed) != NO;
 }
 
-static CUresult managed(const struct gw_request *q, uint64_t cost, struct gw_given *given)
+static CUresult managed(struct gw_alloc *a)
 {
 	if (!moves())
-		return gw_alloc_plain(q, cost, given);
-	CUresult r = GW_CALL(cuMemAllocManaged, q->out, q->bytes, ATTACH_GLOBAL);
-	given->kind = GW_MANAGED;
+		return gw_alloc_plain(a);
+	CUresult r = GW_CALL(cuMemAllocManaged, a->out, a->bytes, ATTACH_GLOBAL);
+	a->kind = GW_MANAGED;
 	/* Out of memory is no refusal. */
 	if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
 		return r;
 	if (unsupported(r))
-		return gw_alloc_plain(q, cost, given);
-	CUresult of_plain = gw_alloc_plain(q, cost, given);
+		return gw_alloc_plain(a);
+	CUresult of_plain = gw_alloc_plain(a);
 	if (of_plain != CUDA_SUCCESS)
 		return r;
-	given->refusal = r;
+	a->refusal = r;
 	return CUDA_SUCCESS;
 }
 

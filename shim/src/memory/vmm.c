@@ -61,53 +61,49 @@ static uint64_t cost(size_t bytes)
 	return room ? 0 : GW_GRANULE;
 }
 
-static CUresult alloc_small(const struct gw_request *q, struct gw_current h, uint64_t reserved,
-			    struct gw_given *given)
+static CUresult alloc_small(struct gw_alloc *a, struct gw_current h)
 {
-	uint32_t slot = gw_slot_size(q->bytes);
+	uint32_t slot = gw_slot_size(a->bytes);
 	struct gw_span *s = gw_slab_with_room(h.ctx, slot);
 	CUresult r = CUDA_SUCCESS;
 
-	given->settled = true;
-	if (!s && !reserved)
+	a->settled = true;
+	if (!s && !a->cost)
 		return GW_AGAIN; /* the slot that was free is another thread's */
 	if (s)
-		gw_settle(GW_DEVICE_BYTES, reserved, GW_ADDRESS, NULL);
+		gw_settle(GW_DEVICE_BYTES, a->cost, GW_ADDRESS, NULL);
 	else if ((r = gw_span_make(h, GW_GRANULE, NULL, &s)) != CUDA_SUCCESS)
-		gw_settle(GW_DEVICE_BYTES, reserved, GW_ADDRESS, NULL);
+		gw_settle(GW_DEVICE_BYTES, a->cost, GW_ADDRESS, NULL);
 	else
 		s->slot = slot;
 	if (r == CUDA_SUCCESS)
-		*q->out = gw_slot_take(s);
+		*a->out = gw_slot_take(s);
 	return r;
 }
 
-static CUresult alloc_large(const struct gw_request *q, struct gw_current h, uint64_t reserved,
-			    struct gw_given *given)
+static CUresult alloc_large(struct gw_alloc *a, struct gw_current h)
 {
 	struct gw_span *s;
-	CUresult r = gw_span_make(h, reserved, NULL, &s);
+	CUresult r = gw_span_make(h, a->cost, NULL, &s);
 
-	given->settled = r == CUDA_SUCCESS;
+	a->settled = r == CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
-	s->asked = q->bytes;
-	*q->out = s->base;
+	s->asked = a->bytes;
+	*a->out = s->base;
 	return r;
 }
 
-static CUresult alloc(const struct gw_request *q, uint64_t reserved, struct gw_given *given)
+static CUresult alloc(struct gw_alloc *a)
 {
 	struct gw_current h = gw_current();
-	CUresult r;
 
-	if (!is_ours(h, q->bytes))
-		return gw_alloc_plain(q, reserved, given);
-	given->kind = GW_VMM;
+	if (!is_ours(h, a->bytes))
+		return gw_alloc_plain(a);
+	a->kind = GW_VMM;
 	gw_driver_lock();
 	begin();
-	r = q->bytes > SMALL ? alloc_large(q, h, reserved, given) :
-			       alloc_small(q, h, reserved, given);
+	CUresult r = a->bytes > SMALL ? alloc_large(a, h) : alloc_small(a, h);
 	gw_driver_unlock();
 	return r;
 }
