@@ -152,26 +152,42 @@ func (s *Scheduler) reach() int64 { return s.overrun + max(s.overrun, leastReach
 
 const leastReach = int64(10 * time.Second)
 
-// passed has the needs of the members that a start concerns: the least virtual time of each, or
-// stays for a need of which some member could have used the start. Members of one need move by
+// kind says which flows have equal needs: those that need the same memory. If a namespace has a
+// limit, its flows are a kind of their own, because the limit holds back nobody else.
+type kind struct {
+	need    int64
+	limited string // the namespace, "" without a limit
+}
+
+// kind returns the kind of a flow.
+func (o Outlook) kind(f *flow) kind {
+	k := kind{need: o.Need}
+	if o.Limited {
+		k.limited = f.id.Namespace
+	}
+	return k
+}
+
+// passed has the kinds of the members that a start concerns: the least virtual time of each, or
+// stays for a kind of which some member could have used the start. Members of one kind move by
 // the same.
-type passed map[int64]int64
+type passed map[kind]int64
 
 const stays = math.MinInt64
 
 // add counts a member, with whether it could not have used the start.
-func (p passed) add(need, vt int64, couldNot bool) {
+func (p passed) add(k kind, vt int64, couldNot bool) {
 	if !couldNot {
 		vt = stays
 	}
-	if least, ok := p[need]; !ok || vt < least {
-		p[need] = vt
+	if least, ok := p[k]; !ok || vt < least {
+		p[k] = vt
 	}
 }
 
-// move moves a member along: to the edge, or as far as others of the same need move.
-func (p passed) move(v *virtualTime, need, edge int64, by FlowID) {
-	if least, ok := p[need]; ok && least != stays && least < edge {
+// move moves a member along: to the edge, or as far as others of its kind move.
+func (p passed) move(v *virtualTime, k kind, edge int64, by FlowID) {
+	if least, ok := p[k]; ok && least != stays && least < edge {
 		v.vt += edge - least
 		v.passedOver += edge - least
 		v.passedBy = by
@@ -179,38 +195,40 @@ func (p passed) move(v *virtualTime, need, edge int64, by FlowID) {
 }
 
 func (s *Scheduler) moveSiblings(f *flow, d *device, p Placement, beyond bool, edge int64) {
-	behind := passed{f.need: stays}
+	behind := passed{f.kind: stays}
 	for _, i := range s.backlog {
-		if i.group == f.group && i.competes && behind[i.need] != stays {
-			behind.add(i.need, i.vt, s.couldNotUse(i, d, f, p, beyond))
+		if i.group == f.group && i.competes && behind[i.kind] != stays {
+			behind.add(i.kind, i.vt, s.couldNotUse(i, d, f, p, beyond))
 		}
 	}
 	for _, i := range s.backlog {
 		if i.group == f.group && i.competes {
-			behind.move(&i.virtualTime, i.need, edge, f.id)
+			behind.move(&i.virtualTime, i.kind, edge, f.id)
 		}
 	}
 }
 
 func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edge int64) {
 	for _, g := range s.spaces {
-		g.passed, g.need = g != f.group && g.competes, math.MaxInt64
+		g.passed, g.kind = g != f.group && g.competes, kind{need: math.MaxInt64}
 	}
 	for _, i := range s.backlog {
 		if g := i.group; i.competes {
-			g.need = min(g.need, i.need)
+			if i.kind.need < g.kind.need {
+				g.kind = i.kind
+			}
 			g.passed = g.passed && s.couldNotUse(i, d, f, p, beyond)
 		}
 	}
 	behind := passed{}
 	for _, g := range s.spaces {
 		if g.competes {
-			behind.add(g.need, g.vt, g.passed)
+			behind.add(g.kind, g.vt, g.passed)
 		}
 	}
 	for _, g := range s.spaces {
 		if g.passed {
-			behind.move(&g.virtualTime, g.need, edge, f.id)
+			behind.move(&g.virtualTime, g.kind, edge, f.id)
 		}
 	}
 }

@@ -72,11 +72,11 @@ func (v *virtualTime) enter(l *level) {
 // are called a few times each would hold global virtual time where it is, and stop those
 // that have led by T for as long as new ones come. The bound allows for a lead of T.
 func (s *Scheduler) enter(f *flow) {
-	f.need = f.work.Outlook().Need
+	f.kind = f.work.Outlook().kind(f)
 	f.virtualTime.enter(&f.group.level)
 	equals := int64(math.MaxInt64)
 	for _, i := range s.backlog {
-		if i != f && i.competes && i.group == f.group && i.need == f.need {
+		if i != f && i.competes && i.group == f.group && i.kind == f.kind {
 			equals = min(equals, i.vt)
 		}
 	}
@@ -111,7 +111,7 @@ func (s *Scheduler) survey() {
 	}
 	for _, f := range s.backlog {
 		o := f.work.Outlook()
-		f.setup, f.need, f.plain = clamped(o.Setup), o.Need, o.Plain
+		f.setup, f.kind, f.plain = clamped(o.Setup), o.kind(f), o.Plain
 		if f.backoff.pausing() || !o.Servable || len(s.devices) == 0 {
 			f.setCompetes(false, s)
 			continue

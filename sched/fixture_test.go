@@ -45,7 +45,7 @@ func newFixture(rng *rand.Rand, flows, devices int) *fixture {
 
 func (w *fixture) Work(id FlowID) Work {
 	i := w.index[id]
-	return testWork{w.devices, func(d int) Placement { return w.placement(i, d) }, w.plain(i)}
+	return testWork{w.devices, func(d int) Placement { return w.placement(i, d) }, w.plain(i), false}
 }
 
 // testWork is a flow by its placements.
@@ -53,12 +53,13 @@ type testWork struct {
 	devices int
 	at      func(device int) Placement
 	plain   bool
+	limited bool
 }
 
 func (w testWork) Placement(device int) Placement { return w.at(device) }
 
 func (w testWork) Outlook() Outlook {
-	o := Outlook{Setup: limit, Plain: w.plain}
+	o := Outlook{Setup: limit, Plain: w.plain, Limited: w.limited}
 	for d := range w.devices {
 		p := w.at(d)
 		o.Setup, o.Need = min(o.Setup, p.Setup), max(o.Need, p.Need)

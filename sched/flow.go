@@ -39,7 +39,7 @@ type flow struct {
 	group *group
 	virtualTime
 	setup    int64 // least setup on any device, as of the last survey
-	need     int64 // memory that a run needs, as of the last survey
+	kind     kind  // as of the last survey
 	plain    bool  // as View.Outlook has it, as of the last survey
 	inside   bool  // it and its namespace led by at most T, as of the last survey
 	ahead    bool  // it led the others of its namespace by more than T
@@ -101,7 +101,7 @@ type group struct {
 	at      int // its index in Scheduler.spaces while it has such
 	awaited []groupAwaited
 	passed  bool // see moveGroups
-	need    int64
+	kind    kind // of the flow that needs least
 }
 
 // flowOf finds or makes a flow.

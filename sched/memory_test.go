@@ -26,7 +26,7 @@ func newMemories(capacity ...int) *memories {
 
 func (m *memories) Work(f FlowID) Work {
 	_, limited := m.limits[f.Namespace]
-	return testWork{plain: !limited, devices: len(m.capacity), at: func(d int) Placement {
+	return testWork{plain: !limited, limited: limited, devices: len(m.capacity), at: func(d int) Placement {
 		need, left := m.needs[f], m.capacity[d]-m.foreign[d]
 		p := Placement{Need: int64(need), Room: int64(left)}
 		if limit, limited := m.limits[f.Namespace]; limited && m.of[d][f.Namespace]+need > limit {

@@ -11,7 +11,7 @@ import (
 type placements map[FlowID]*Placement
 
 func (p placements) Work(id FlowID) Work {
-	return testWork{devices: 1, at: func(int) Placement { return *p[id] }}
+	return testWork{devices: 1, at: func(int) Placement { return *p[id] }, limited: id.Namespace == "limited"}
 }
 
 // add makes a flow known, which fits and starts at once.
@@ -85,6 +85,28 @@ func TestEqualNeedsMoveAlike(t *testing.T) {
 	}
 }
 
+// TestLimitMakesAKind: flows that lack their namespace's limit move along beside flows of the
+// same needs without a limit, and such a flow that comes back is lifted to those alone.
+func TestLimitMakesAKind(t *testing.T) {
+	s := newStage(t)
+	held, atHeld := s.add("limited", "held", 3)
+	a, _ := s.add("other", "a", 3)
+	b, _ := s.add("other", "b", 3)
+	atHeld.lack(LacksLimit)
+	s.enqueue(held, 1)
+	s.enqueue(a, 21)
+	for range 20 {
+		s.run(t, a, 5*time.Second)
+	}
+	s.enqueue(b, 1)
+	ofHeld, _ := s.Flow(held)
+	ofA, _ := s.Flow(a)
+	ofB, _ := s.Flow(b)
+	check.Greater(t, ofHeld.PassedOver, 0, "time that the flow was passed over")
+	check.Less(t, ofHeld.VT, ofA.VT, "virtual time of the flow that its limit holds back")
+	check.Equal(t, ofB.VT, ofA.VT, "virtual time of the flow that came last")
+}
+
 // TestNoSharingBeforeOthersBeyond: a flow beyond the window does not share its container while
 // a flow that it leads by more than T lacks things which the container would give back.
 func TestNoSharingBeforeOthersBeyond(t *testing.T) {
@@ -103,8 +125,8 @@ func TestNoSharingBeforeOthersBeyond(t *testing.T) {
 		s := newStage(t)
 		least, atLeast := s.add("limited", "least", 1)
 		waits, atWaits := s.add(c.namespace, "waits", 1)
-		shares, atShares := s.add("ns", "shares", 1)
-		atLeast.lack(LacksLimit)
+		shares, atShares := s.add("ns", "shares", 2)
+		atLeast.lack(LacksLimit | LacksHost)
 		s.enqueue(least, 1)
 		s.enqueue(waits, 2)
 		s.run(t, waits, 15*time.Second)

@@ -122,7 +122,7 @@ func (s *Scheduler) chooseInOrder() candidate {
 func (s *Scheduler) best(flows []*flow, among func(*flow) bool, rankOf func(*flow, *rank)) (best candidate) {
 	var r rank
 	for _, f := range flows {
-		if !f.competes || !among(f) || f.plain && (f.inside || f.ahead) && s.unfit.has(f.need) {
+		if !f.competes || !among(f) || f.plain && (f.inside || f.ahead) && s.unfit.has(f.kind.need) {
 			continue
 		}
 		rankOf(f, &r)
@@ -179,7 +179,7 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 		}
 	}
 	if f.plain && f.inside && len(s.misfits) == len(s.free) {
-		s.unfit.add(f.need, s.misfits)
+		s.unfit.add(f.kind.need, s.misfits)
 	}
 	switch {
 	case best == nil && !f.ahead && (s.windowed || !beyond):

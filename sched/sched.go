@@ -80,6 +80,8 @@ type Outlook struct {
 	// container, no limit and enough host memory. Of two such flows, a device that the
 	// smaller one does not fit has no place for the larger one.
 	Plain bool
+	// Limited means that the memory of the flow's namespace has a limit.
+	Limited bool
 }
 
 // Work is a flow with work queued, seen by the owner of containers and memory. A Scheduler

@@ -14,7 +14,7 @@ func (s *Scheduler) Work(id sched.FlowID) sched.Work { return s.flows[id] }
 func (f *flow) Outlook() sched.Outlook {
 	s, rev := f.space.s, f.next()
 	need, hostless := s.need(nil, rev, nil), s.hostless(rev)
-	o := sched.Outlook{Setup: seconds(rev.cold.Expected()), Need: need.Bytes + need.Context}
+	o := sched.Outlook{Setup: seconds(rev.cold.Expected()), Need: need.Bytes + need.Context, Limited: f.space.limit > 0}
 	if len(rev.containers) == 0 {
 		tooBig := o.Need > s.largest
 		o.Servable = !hostless && s.Usable() && (tooBig || o.Need <= s.roomiest)
