@@ -165,7 +165,7 @@ long: build ## Random histories of a million events each, bounds over a million 
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run 'TakesMoreThanItReports|InvokerInAContainer' ./invoker/internal/develop/e2e
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryTour ./invoker/internal/develop/demo
 	GPUWHISK_LONG=1 $(GO) test -count=1 -timeout 30m -v -run ApacheKafkasRetention ./invoker/internal/develop/replay
-	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run BacklogOutlivesAKill ./invoker/internal/develop/replay
+	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run 'Kills/while_many_wait_for_a_GPU' ./invoker/internal/develop/replay
 	GPUWHISK_RESTARTS=20 GPUWHISK_PROGRAM=$(CURDIR)/$(BIN)/gpuwhisk $(GO) test -count=1 -timeout 30m -v -run RestartGap ./invoker/internal/develop/replay
 	for v in 2.3.1 4.4.0; do \
 		GPUWHISK_KAFKA_VERSION=$$v .ci/test ./activation/kafka ./invoker/develop/standalone/broker ./invoker/internal/assembly ./invoker/internal/develop/e2e || exit 1; done

@@ -18,6 +18,9 @@ type Keys struct {
 	cluster activation.Cluster
 }
 
+// Lease is the lease of a key.
+type Lease = clientv3.LeaseID
+
 // OpenKeys connects to etcd until the end of the test.
 func OpenKeys(t testing.TB, addr string, cluster activation.Cluster) *Keys {
 	t.Helper()
@@ -31,18 +34,18 @@ func OpenKeys(t testing.TB, addr string, cluster activation.Cluster) *Keys {
 
 // Below returns the keys below a part of the cluster, without the cluster's name, and their
 // leases.
-func (k *Keys) Below(t testing.TB, part string) map[string]clientv3.LeaseID {
+func (k *Keys) Below(t testing.TB, part string) map[string]Lease {
 	t.Helper()
 	head := string(k.cluster) + "/"
-	leases := map[string]clientv3.LeaseID{}
+	leases := map[string]Lease{}
 	for _, kv := range k.get(t, head+part, clientv3.WithPrefix()).Kvs {
-		leases[strings.TrimPrefix(string(kv.Key), head)] = clientv3.LeaseID(kv.Lease)
+		leases[strings.TrimPrefix(string(kv.Key), head)] = Lease(kv.Lease)
 	}
 	return leases
 }
 
 // Health returns an invoker's record and its lease. The record is empty if there is none.
-func (k *Keys) Health(t testing.TB, invoker activation.Instance) (h activation.Health, lease clientv3.LeaseID) {
+func (k *Keys) Health(t testing.TB, invoker activation.Instance) (h activation.Health, lease Lease) {
 	t.Helper()
 	found := k.get(t, k.cluster.Invoker(invoker)).Kvs
 	if len(found) == 0 {
@@ -52,7 +55,7 @@ func (k *Keys) Health(t testing.TB, invoker activation.Instance) (h activation.H
 	if err != nil {
 		t.Error(err)
 	}
-	return h, clientv3.LeaseID(found[0].Lease)
+	return h, Lease(found[0].Lease)
 }
 
 func (k *Keys) get(t testing.TB, key string, options ...clientv3.OpOption) *clientv3.GetResponse {

@@ -158,11 +158,11 @@ func PortOf(t testing.TB, address string) int {
 }
 
 // Log returns a logger that writes to Output.
-func Log(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(Output(t), nil)) }
+func Log(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(Output(t), nil)) }
 
 // Output returns a writer whose text is printed if the tests run verbosely. Otherwise
 // the end of the text is printed if the test fails.
-func Output(t *testing.T) io.Writer {
+func Output(t testing.TB) io.Writer {
 	if testing.Verbose() {
 		return t.Output()
 	}

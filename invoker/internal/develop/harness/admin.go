@@ -32,6 +32,14 @@ func AdminOf(environ []string) Admin {
 // Do requests a path and returns the answer. It fails the test on an error.
 func (a Admin) Do(t testing.TB, method, path string) []byte {
 	t.Helper()
+	status, text := a.Request(t, method, path)
+	check.Equal(check.Must(t), status, http.StatusOK, "%s %s", method, path)
+	return []byte(text)
+}
+
+// Request requests a path and returns the status and the answer.
+func (a Admin) Request(t testing.TB, method, path string) (status int, answer string) {
+	t.Helper()
 	req, err := http.NewRequest(method, a.URL+path, nil) // also at a test's end, when its context has ended
 	check.NoError(t, err)
 	req.SetBasicAuth(a.User, a.Password)
@@ -40,8 +48,7 @@ func (a Admin) Do(t testing.TB, method, path string) []byte {
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	check.NoError(t, err, "%s %s: %s", method, path, res.Status)
-	check.Equal(check.Must(t), res.StatusCode, http.StatusOK, "%s %s", method, path)
-	return text
+	return res.StatusCode, string(text)
 }
 
 // Get decodes the JSON answer of a path.

@@ -1,6 +1,9 @@
 // Package harness is the common fixture of tests of whole invokers. It has
 //
+//   - a deployment: the parts that an invoker needs, embedded or real, in classic mode or
+//     in scheduler mode, and the activations that a test sends there;
 //   - an invoker in this process or in its own, with or without a simulated GPU;
+//   - a gate at which the runs of actions wait;
 //   - the invoker's admin page, with functions that wait for a state;
 //   - the messages of a controller, a recording of the invoker's messages, and a
 //     caller that measures times;

@@ -128,11 +128,18 @@ func (p *Process) StopWithin(limit time.Duration, how os.Signal) error {
 	if err := p.Cmd.Process.Signal(how); err != nil {
 		return err
 	}
+	return p.awaitEnd(limit)
+}
+
+// AwaitEnd blocks until the end of an invoker that has received a signal.
+func (p *Process) AwaitEnd() error { return p.awaitEnd(peertest.WaitLimit) }
+
+func (p *Process) awaitEnd(limit time.Duration) error {
 	select {
 	case <-p.Ended:
 	case <-time.After(limit):
 		p.Kill()
-		return fmt.Errorf("the invoker did not end within %s of %v\n%s", limit, how, p.Output.String())
+		return fmt.Errorf("the invoker did not end within %s of a signal\n%s", limit, p.Output.String())
 	}
 	if p.Err != nil {
 		return fmt.Errorf("the invoker ended with %w\n%s", p.Err, p.Output.String())

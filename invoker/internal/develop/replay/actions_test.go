@@ -136,7 +136,7 @@ func (l *library) rev(m harness.Record) {
 
 // find returns the document of an action. ok is false if OpenWhisk did not have the
 // action.
-func (l *library) find(t *testing.T, id string) (document, bool) {
+func (l *library) find(t testing.TB, id string) (document, bool) {
 	t.Helper()
 	if missing[id] {
 		return document{}, false
@@ -154,7 +154,7 @@ func (l *library) find(t *testing.T, id string) (document, bool) {
 	}}, true
 }
 
-func (l *library) exec(t *testing.T, name string, kind any) map[string]any {
+func (l *library) exec(t testing.TB, name string, kind any) map[string]any {
 	t.Helper()
 	if kind == "blackbox" {
 		return map[string]any{"kind": kind, "binary": false, "image": images[name]}

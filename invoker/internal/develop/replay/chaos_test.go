@@ -26,12 +26,11 @@ const shortChaos = 4
 type chaos struct {
 	*fixture
 	r        *rand.Rand
-	lose     func() (over func()) // kills the broker
-	database harness.Faults       // of it, for invokers alone
-	disk     *disk                // nil: no disk can be filled here
-	clock    clock                // nil: it cannot be stepped here
-	long     bool                 // one of many fixtures that run for long
-	enough   int                  // ends of invokers in all fixtures
+	database harness.Faults // of it, for invokers alone
+	disk     *disk          // nil: no disk can be filled here
+	clock    clock          // nil: it cannot be stepped here
+	long     bool           // one of many fixtures that run for long
+	enough   int            // ends of invokers in all fixtures
 	p        *harness.Process
 	failing  func() // ends the fault that lasts; nil: there is none
 	calls    []*call
@@ -39,24 +38,24 @@ type chaos struct {
 	tally    tally
 }
 
-func newChaos(w *fixture, lose func() func(), gpu bool, all *tally) *chaos {
-	t := w.t
+func newChaos(w *fixture, gpu bool, all *tally) *chaos {
+	t := w.T
 	t.Helper()
-	c := &chaos{fixture: w, lose: lose, enough: math.MaxInt, tally: tally{of: map[string]int{}, all: all}}
-	w.couch = harness.Proxy(t, w.couch, c.database.Wrap)
+	c := &chaos{fixture: w, enough: math.MaxInt, tally: tally{of: map[string]int{}, all: all}}
+	w.Couch = harness.Proxy(t, w.Couch, c.database.Wrap)
 	c.deployMix(gpu && shimIsThere(t))
-	w.extra = append(w.extra, "CONFIG_whisk_gpu_flushDeadline=5 s")
+	w.Settings = append(w.Settings, "CONFIG_whisk_gpu_flushDeadline=5 s")
 	var err error
-	if c.disk, err = newDisk(t, filepath.Join(w.dir, "state")); err != nil {
+	if c.disk, err = newDisk(t, filepath.Join(w.Dir, "state")); err != nil {
 		t.Logf("the disk is never full: %v (that takes root)", err)
 	}
-	path := filepath.Join(w.dir, "clock")
+	path := filepath.Join(w.Dir, "clock")
 	clock, err := openClock(path)
 	check.NoError(t, err)
 	t.Cleanup(clock.close)
 	if output, ok := c.tryClock(path); ok {
 		c.clock = clock
-		w.extra = append(w.extra, clockVariable+"="+path)
+		w.Settings = append(w.Settings, clockVariable+"="+path)
 	} else {
 		t.Logf("the clock is never stepped: %s", output)
 	}
@@ -65,7 +64,7 @@ func newChaos(w *fixture, lose func() func(), gpu bool, all *tally) *chaos {
 
 // shimIsThere reports whether GPU functions can be had. Where peers must be, so
 // must the shim.
-func shimIsThere(t *testing.T) bool {
+func shimIsThere(t testing.TB) bool {
 	t.Helper()
 	_, err := os.Stat(filepath.Join("..", "..", "..", "..", "build", "shim", "libgpuwhisk.so"))
 	if err != nil && os.Getenv("GPUWHISK_REQUIRE_PEERS") != "1" {
@@ -83,22 +82,22 @@ func (c *chaos) tryClock(path string) (output string, ok bool) {
 
 // begin starts an invoker. It returns before the invoker is ready.
 func (c *chaos) begin() {
-	c.t.Helper()
-	cmd := harness.Command(c.environment(), c.args(0)...)
+	c.T.Helper()
+	cmd := harness.Command(c.Environment(), c.Args(0)...)
 	if dir := os.Getenv("GPUWHISK_CHAOS_LOGS"); dir != "" {
-		f, err := os.OpenFile(filepath.Join(dir, strings.ReplaceAll(c.t.Name(), "/", "-")+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		check.NoError(c.t, err)
-		c.t.Cleanup(func() { _ = f.Close() })
+		f, err := os.OpenFile(filepath.Join(dir, strings.ReplaceAll(c.T.Name(), "/", "-")+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		check.NoError(c.T, err)
+		c.T.Cleanup(func() { _ = f.Close() })
 		fmt.Fprintf(f, "== invoker %d\n", c.tally.count(ends)+1)
 		cmd.Stderr = f
 	}
-	c.p = harness.Launch(c.t, cmd)
+	c.p = harness.Launch(c.T, cmd)
 }
 
 // alive blocks until the invoker accepts activations. An invoker that cannot start on a
 // full disk ends, and is restarted as by a service manager.
 func (c *chaos) alive() {
-	c.t.Helper()
+	c.T.Helper()
 	for {
 		err := c.p.AwaitWithin(limit)
 		if err == nil {
@@ -107,10 +106,10 @@ func (c *chaos) alive() {
 		select {
 		case <-c.p.Ended:
 		default:
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
-		check.That(check.Must(c.t), c.p.Err != nil, "it ended well: %v", err)
-		check.That(check.Must(c.t), c.failing != nil, "it ended while nothing fails: %v", err)
+		check.That(check.Must(c.T), c.p.Err != nil, "it ended well: %v", err)
+		check.That(check.Must(c.T), c.failing != nil, "it ended while nothing fails: %v", err)
 		c.tally.add("did not start, began again", 1)
 		c.well()
 		c.begin()
@@ -127,7 +126,7 @@ func (c *chaos) well() {
 
 // run ends so many invokers and then checks a last time.
 func (c *chaos) run(seed, rounds int) {
-	t := c.t
+	t := c.T
 	t.Logf("seed %d, %d rounds (GPUWHISK_CHAOS_SEED, GPUWHISK_CHAOS_ROUNDS)", seed, rounds)
 	defer func() {
 		if t.Failed() {
@@ -169,23 +168,23 @@ func (c *chaos) run(seed, rounds int) {
 
 // stop ends the invoker as an operator does.
 func (c *chaos) stop() {
-	c.t.Helper()
+	c.T.Helper()
 	if err := c.p.StopWithin(limit, os.Interrupt); err != nil {
-		c.t.Error(err)
+		c.T.Error(err)
 	}
 }
 
 // checkpoint has everything settle, ends the invoker as an operator does, and
 // demands that all is accounted for and nothing is left. Another one is started.
 func (c *chaos) checkpoint() {
-	t := c.t
+	t := c.T
 	t.Helper()
 	c.well()
 	c.alive()
 	c.settled(c.calls)
 	c.until("records", func() string {
 		for _, one := range c.calls {
-			if !one.sealed && c.record(one.id) == nil {
+			if !one.sealed && c.StoredRecord(one.id) == nil {
 				return fmt.Sprintf("activation %d of %s has an ack and none", one.n, one.action)
 			}
 		}
@@ -210,12 +209,12 @@ func (c *chaos) checkpoint() {
 
 // settled waits for the completions of activations.
 func (c *chaos) settled(calls []*call) {
-	c.t.Helper()
+	c.T.Helper()
 	c.until("completions", func() string {
 		for _, one := range calls {
-			if c.recording.Completed(one.id) == 0 {
+			if c.Recording.Completed(one.id) == 0 {
 				return fmt.Sprintf("activation %d of %s has none; it ran %d times, its record is %q",
-					one.n, one.action, c.gate.of("/"+one.id), c.record(one.id))
+					one.n, one.action, c.Gate.RunsOf("/"+one.id), c.StoredRecord(one.id))
 			}
 		}
 		return ""
@@ -224,8 +223,8 @@ func (c *chaos) settled(calls []*call) {
 
 // until is peertest's, for as long as chaos takes, with the end of the invoker's log.
 func (c *chaos) until(what string, whyNot func() string) {
-	c.t.Helper()
-	peertest.UntilWithin(c.t, limit, what, func() string {
+	c.T.Helper()
+	peertest.UntilWithin(c.T, limit, what, func() string {
 		if reason := whyNot(); reason != "" {
 			return reason + "\n" + c.p.Output.String()
 		}

@@ -62,40 +62,31 @@ func TestChaos(t *testing.T) {
 	t.Logf("in all %s", all)
 }
 
-// chaosFixture is a fixture with a broker that lose kills. over starts the broker again. With
-// GPUWHISK_CHAOS_REAL=1 the fixture has an Apache Kafka and a pouchdb-server of its own.
-func chaosFixture(t *testing.T) (w *fixture, lose func() (over func())) {
+// newChaosFixture is a fixture with an Apache Kafka and a pouchdb-server if
+// GPUWHISK_CHAOS_REAL=1.
+func newChaosFixture(t *testing.T, p harness.Parts) *fixture {
 	t.Helper()
-	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" {
-		w = newFixture(t)
-		lose = func() func() {
-			w.broker.Close()
-			return w.startBroker
-		}
-	} else {
-		w = apacheFixture(t, func(w *fixture) { w.couch = peertest.StartPouchDB(t, 16000, storeUser, storePassword) })
-		lose = func() func() {
-			check.NoError(t, w.apache.Kill())
-			return func() { check.NoError(t, w.apache.Start()) }
-		}
-	}
-	w.once = true
-	return w, lose
+	p.Apache = os.Getenv("GPUWHISK_CHAOS_REAL") != ""
+	p.PouchDB = p.Apache
+	w := newFixture(t, p)
+	w.Once = true
+	return w
+}
+
+// killKafka kills the broker, and returns a function that starts it again.
+func (w *fixture) killKafka() (over func()) {
+	check.NoError(w.T, w.Broker.Kill())
+	return w.kafkaBack
 }
 
 // newChaosIn makes the chaos of a fixture with processes or with Docker.
 func newChaosIn(t *testing.T, inDocker bool, all *tally) *chaos {
 	t.Helper()
-	w, lose := chaosFixture(t)
-	host := "127.0.0.1"
-	if inDocker {
-		w.inDocker()
-		host = bridge(t)
-	}
-	w.gate = newGate(t, host)
-	w.gate.work = 800 * time.Millisecond
-	w.gate.open()
-	return newChaos(w, lose, !inDocker, all)
+	w := newChaosFixture(t, harness.Parts{Docker: inDocker})
+	w.Gate = w.NewGate()
+	w.Gate.Work = 800 * time.Millisecond
+	w.Gate.Open()
+	return newChaos(w, !inDocker, all)
 }
 
 // tally counts events in a fixture by kind. It also adds them to all.

@@ -24,11 +24,11 @@ const rerunAction = "again"
 // an action that may be rerun, and GPU functions that keep memory of one simulated
 // device.
 func (c *chaos) deployMix(gpu bool) {
-	c.t.Helper()
+	c.T.Helper()
 	rerun := caller
 	rerun.Name, rerun.Annotations = rerunAction, map[string]any{"provide-api-key": false, "rerun": true}
-	c.put(caller)
-	c.put(rerun)
+	c.Put(caller)
+	c.Put(rerun)
 	c.kinds = []string{caller.Name, caller.Name, caller.Name, rerunAction}
 	if gpu {
 		c.putGPUFunctions("alpha", "beta")
@@ -38,27 +38,27 @@ func (c *chaos) deployMix(gpu bool) {
 
 // send sends n activations of all kinds. They are with the broker when it returns.
 func (c *chaos) send(n int) []*call {
-	c.t.Helper()
+	c.T.Helper()
 	first := len(c.calls)
 	var messages [][]byte
 	for range n {
 		n := len(c.calls) + 1
 		m := harness.Message{Action: c.kinds[n%len(c.kinds)], NoAnswer: n%2 == 1, Content: map[string]any{"bytes": 1 << 20}}
-		messages = append(messages, c.message(m))
-		c.calls = append(c.calls, &call{id: c.ids[n-1], action: m.Action, n: n})
+		messages = append(messages, c.Message(m))
+		c.calls = append(c.calls, &call{id: c.IDs[n-1], action: m.Action, n: n})
 	}
-	c.publish(messages...)
+	c.Publish(messages...)
 	return c.calls[first:]
 }
 
 // judge checks an ended invoker whose activations all have their ack and record: each
 // activation's account of events is consistent, and none ran too often.
 func (c *chaos) judge() {
-	c.t.Helper()
+	c.T.Helper()
 	for _, one := range c.calls {
-		runs := c.gate.of("/" + one.id)
+		runs := c.Gate.RunsOf("/" + one.id)
 		if one.sealed {
-			check.Equal(c.t, runs, one.runs, "activation %d of %s had ended and ran again", one.n, one.action)
+			check.Equal(c.T, runs, one.runs, "activation %d of %s had ended and ran again", one.n, one.action)
 			continue
 		}
 		one.sealed, one.runs = true, runs
@@ -66,7 +66,7 @@ func (c *chaos) judge() {
 		if one.action == rerunAction {
 			most = maxRuns
 		}
-		check.AtMost(c.t, runs, most, "activation %d of %s", one.n, one.action)
+		check.AtMost(c.T, runs, most, "activation %d of %s", one.n, one.action)
 		c.account(one)
 	}
 }
@@ -78,7 +78,7 @@ const maxRuns = 3
 func (c *chaos) account(one *call) {
 	a, err := c.answer(one.id)
 	if err != nil {
-		c.t.Errorf("activation %d of %s: record %q: %v", one.n, one.action, c.record(one.id), err)
+		c.T.Errorf("activation %d of %s: record %q: %v", one.n, one.action, c.StoredRecord(one.id), err)
 		return
 	}
 	c.tally.add("activations", 1)
@@ -94,15 +94,15 @@ func (c *chaos) account(one *call) {
 	case one.action == rerunAction && strings.HasPrefix(result.Error, "The invoker ended 3 times while the action ran."):
 		c.tally.add("activations: given up after three runs", 1)
 	default:
-		c.t.Errorf("activation %d of %s ran %d times and has the record %s", one.n, one.action, one.runs, c.record(one.id))
+		c.T.Errorf("activation %d of %s ran %d times and has the record %s", one.n, one.action, one.runs, c.StoredRecord(one.id))
 	}
 }
 
 // spooled reports how many bytes the state of an invoker has of records that
 // wait, and how many records are dead letters.
 func (w *fixture) spooled() (bytes int64, dead int) {
-	w.t.Helper()
-	state := filepath.Join(w.dir, "state", "invoker0")
+	w.T.Helper()
+	state := filepath.Join(w.Dir, "state", "invoker0")
 	entries, _ := os.ReadDir(filepath.Join(state, "records"))
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {

@@ -26,7 +26,7 @@ func slowly(w http.ResponseWriter, r *http.Request, next http.Handler) {
 type disk struct{ dir string }
 
 // newDisk mounts one, which takes root.
-func newDisk(t *testing.T, dir string) (*disk, error) {
+func newDisk(t testing.TB, dir string) (*disk, error) {
 	t.Helper()
 	check.NoError(t, os.MkdirAll(dir, 0o700))
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=700"); err != nil {

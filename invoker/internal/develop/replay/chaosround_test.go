@@ -56,16 +56,16 @@ func (c *chaos) faults() []fault {
 	none := fault{"nothing else", func() func() { return func() {} }}
 	all := []fault{
 		none,
-		{"the broker is killed", c.lose},
+		{"the broker is killed", c.killKafka},
 		{"the database answers 500", database(harness.AnswerStatus(http.StatusInternalServerError))},
 		{"the database is slow", database(slowly)},
 		{"the database is gone", database(harness.HangUp)},
 	}
 	if c.disk != nil {
 		all = append(all, fault{"the disk is full", func() func() {
-			check.NoError(c.t, c.disk.fill())
+			check.NoError(c.T, c.disk.fill())
 			return func() {
-				check.NoError(c.t, c.disk.free())
+				check.NoError(c.T, c.disk.free())
 			}
 		}})
 	}
@@ -106,11 +106,11 @@ func (c *chaos) draw(round int, end string) plan {
 
 // round lets one invoker meet a fault and an end.
 func (c *chaos) round(p plan) {
-	c.t.Helper()
-	c.gate.drop()
+	c.T.Helper()
+	c.Gate.Drop()
 	batch := c.send(p.batch)
 	c.tally.add("fault: "+p.fault.name, 1)
-	c.gate.awaitUntil(p.begun, time.After(p.moment))
+	c.Gate.AwaitUntil(p.begun, time.After(p.moment))
 	c.failing = p.fault.begin()
 	if p.fault.name == "nothing else" {
 		c.settled(batch[:p.acks])
@@ -123,7 +123,7 @@ func (c *chaos) round(p plan) {
 // meet ends the invoker as planned, and starts the next where there is to be
 // one.
 func (c *chaos) meet(p plan) {
-	c.t.Helper()
+	c.T.Helper()
 	c.tally.add("end: "+p.end, 1)
 	switch p.end {
 	case lives:
@@ -131,7 +131,7 @@ func (c *chaos) meet(p plan) {
 		return
 	case stoodAlive:
 		c.standStill(p)
-		check.NoError(c.t, c.p.Cmd.Process.Signal(syscall.SIGCONT))
+		check.NoError(c.T, c.p.Cmd.Process.Signal(syscall.SIGCONT))
 		c.well()
 		return
 	case stood:
@@ -142,7 +142,7 @@ func (c *chaos) meet(p plan) {
 	case asked:
 		// The current fault may prevent the invoker from sending everything.
 		if err := c.p.StopWithin(limit, os.Interrupt); err != nil && p.fault.name == "nothing else" {
-			c.t.Error(err)
+			c.T.Error(err)
 		}
 	}
 	c.tally.add(ends, 1)
@@ -167,7 +167,7 @@ func (c *chaos) meet(p plan) {
 
 // standStill stops the invoker for a while, as a hypervisor would.
 func (c *chaos) standStill(p plan) {
-	c.t.Helper()
-	check.NoError(c.t, c.p.Cmd.Process.Signal(syscall.SIGSTOP))
+	c.T.Helper()
+	check.NoError(c.T, c.p.Cmd.Process.Signal(syscall.SIGSTOP))
 	<-time.After(p.still)
 }

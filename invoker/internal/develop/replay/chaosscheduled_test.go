@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,11 +40,9 @@ func TestChaosScheduled(t *testing.T) {
 
 // scheduledChaos is a deployment in scheduler mode whose invoker is ended again and again.
 type scheduledChaos struct {
-	*scheduled
+	*fixture
 	r     *rand.Rand
 	seed  int
-	lose  func() (over func()) // kills the broker
-	busy  fakescheduler.Function
 	tally tally
 }
 
@@ -54,11 +51,9 @@ const places = 4
 
 func newScheduledChaos(t *testing.T, seed int, all *tally) *scheduledChaos {
 	t.Helper()
-	w, lose := chaosFixture(t)
-	c := &scheduledChaos{lose: lose, r: rand.New(rand.NewPCG(uint64(seed), 1)), seed: seed, tally: tally{of: map[string]int{}, all: all}}
-	c.scheduled = newScheduled(w)
-	c.scheduler.SetLimit("guest", places)
-	c.busy = c.function(alone("busy", 256))
+	c := &scheduledChaos{fixture: newChaosFixture(t, harness.Parts{Scheduler: harness.Scheduled, OwnEtcd: true}), r: rand.New(rand.NewPCG(uint64(seed), 1)), seed: seed, tally: tally{of: map[string]int{}, all: all}}
+	c.Scheduler.SetLimit("guest", places)
+	c.Put(alone("busy", 256))
 	return c
 }
 
@@ -67,17 +62,17 @@ func (c *scheduledChaos) faults() []fault {
 	return []fault{
 		{"nothing else", func() func() { return func() {} }},
 		{"nothing else", func() func() { return func() {} }},
-		{"the broker is killed", c.lose},
+		{"the broker is killed", c.killKafka},
 		{"etcd is stopped", func() func() {
-			c.etcd.Stop(c.t)
-			return func() { c.etcd.Start(c.t) }
+			c.Etcd.Stop(c.T)
+			return func() { c.Etcd.Start(c.T) }
 		}},
 	}
 }
 
 // run ends an invoker in each round.
 func (c *scheduledChaos) run(rounds int) {
-	t := c.t
+	t := c.T
 	defer func() {
 		if t.Failed() {
 			c.tally.add(fixturesThatFailed, 1)
@@ -86,7 +81,7 @@ func (c *scheduledChaos) run(rounds int) {
 	}()
 	c.tally.add("fixtures", 1)
 	enough := harness.Number(t, "GPUWHISK_CHAOS_ENDS", 1<<30)
-	p := c.ship(0)
+	p := c.Ship(0)
 	over := time.Now().Add(time.Duration(harness.Number(t, "GPUWHISK_CHAOS_MINUTES", 24*60)) * time.Minute)
 	for i := range rounds {
 		if time.Now().After(over) || c.tally.all.count(ends) >= enough {
@@ -97,21 +92,20 @@ func (c *scheduledChaos) run(rounds int) {
 	}
 	p.Terminate(t)
 	c.tally.add(ends, 1)
-	c.check(2) // an ack may be sent, and not be known to be
+	c.allEnded(2) // an ack may be sent, and not be known to be
 }
 
 // round ends an invoker and starts the next, and demands that all is accounted for.
 func (c *scheduledChaos) round(p *harness.Process, f fault) (next *harness.Process) {
-	t := c.t
+	t := c.T
 	t.Helper()
-	g := newGate(t, "127.0.0.1")
-	var ids []string
-	for n := range places + c.r.IntN(2*places) {
-		ids = append(ids, c.attempt(c.busy, 1, map[string]any{"n": n, "url": g.url + "/" + strconv.Itoa(n)})...)
-	}
-	c.until("each container runs", func() string {
-		there, ordered := c.keys("namespace/guest/guest/busy/"), c.keys("in-progress/")
-		if n := g.all(); n < places || n != len(there) || len(ordered) > 0 {
+	g := c.NewGate()
+	c.Gate = g
+	first := len(c.IDs) + 1 // the number of the first activation
+	ids := c.Invoke(places+c.r.IntN(2*places), harness.Message{Action: "busy"})
+	c.Until("each container runs", func() string {
+		there, ordered := c.KeysBelow("namespace/guest/guest/busy/"), c.KeysBelow("in-progress/")
+		if n := g.Runs(); n < places || n != len(there) || len(ordered) > 0 {
 			return fmt.Sprintf("%d runs, containers %v, ordered %v", n, there, ordered)
 		}
 		return ""
@@ -122,17 +116,17 @@ func (c *scheduledChaos) round(p *harness.Process, f fault) (next *harness.Proce
 	switch end := []string{killed, killed, killedAtStart, asked}[c.r.IntN(4)]; end {
 	case asked:
 		c.tally.add("end: "+asked, 1)
-		g.open()
+		g.Open()
 		if err := p.StopWithin(limit, os.Interrupt); err != nil && f.name == "nothing else" {
 			t.Error(err)
 		}
 	default:
 		c.tally.add("end: "+end, 1)
 		p.Kill()
-		g.open()
+		g.Open()
 		for range c.r.IntN(4) {
 			if end == killedAtStart {
-				early := harness.Launch(t, c.shipped([]string{"PORT=0"}, append([]string{"invoker"}, c.args(0)...)...))
+				early := harness.Launch(t, c.Shipped([]string{"PORT=0"}, append([]string{"invoker"}, c.Args(0)...)...))
 				<-time.After(time.Duration(c.r.IntN(100)) * time.Millisecond)
 				early.Kill() // before it can be up: see TestChaosScheduled
 				c.tally.add(ends, 1)
@@ -141,51 +135,51 @@ func (c *scheduledChaos) round(p *harness.Process, f fault) (next *harness.Proce
 	}
 	c.tally.add(ends, 1)
 	mend()
-	next = c.ship(0)
-	c.judge(g, ids)
+	next = c.Ship(0)
+	c.judge(first, ids)
 	return next
 }
 
 // gaveUp reports whether the scheduler itself has ended an activation.
 func (c *scheduledChaos) gaveUp(id string) bool {
-	seen, _ := c.scheduler.Seen()
+	seen, _ := c.Scheduler.Seen()
 	return slices.ContainsFunc(seen.Failures, func(f fakescheduler.Failure) bool { return string(f.Activation) == id })
 }
 
 // judge waits until all activations of a round are settled, and demands that each is accounted
 // for and ran once at most.
-func (c *scheduledChaos) judge(g *gate, ids []string) {
-	t := c.t
+func (c *scheduledChaos) judge(first int, ids []string) {
+	t := c.T
 	t.Helper()
 	peertest.UntilWithin(t, limit, "completions", func() string {
 		for n, id := range ids {
-			if c.recording.Completed(id) == 0 {
+			if c.Recording.Completed(id) == 0 {
 				return fmt.Sprintf("activation %d of %d has none; it ran %d times; given up by the scheduler: %t",
-					n, len(ids), g.of("/"+strconv.Itoa(n)), c.gaveUp(id))
+					n, len(ids), c.Gate.RunsOf("/"+id), c.gaveUp(id))
 			}
 		}
 		return ""
 	})
 	for n, id := range ids {
-		runs := g.of("/" + strconv.Itoa(n))
+		runs := c.Gate.RunsOf("/" + id)
 		check.AtMost(check.Must(t), runs, 1, "runs of activation %d", n)
 		c.tally.add("activations", 1)
 		if c.gaveUp(id) {
 			check.Equal(t, runs, 0, "runs of activation %d, which the scheduler gave up", n)
 			c.tally.add("activations: given up by the scheduler before any invoker had them", 1)
+			c.unchecked = append(c.unchecked, id)
 			continue
 		}
-		c.ids = append(c.ids, id)
 		c.awaitRecords([]string{id})
 		a, err := c.answer(id)
 		check.NoError(t, err)
 		switch {
-		case a.StatusCode == 0 && runs == 1 && a.Result.N == n:
+		case a.StatusCode == 0 && runs == 1 && a.Result.N == first+n:
 			c.tally.add("activations: answered", 1)
 		case strings.HasPrefix(a.Result.Error, "The invoker ended while the action ran."):
 			c.tally.add("activations: interrupted", 1)
 		default:
-			t.Errorf("activation %d ran %d times and has the record %s", n, runs, c.record(id))
+			t.Errorf("activation %d ran %d times and has the record %s", n, runs, c.StoredRecord(id))
 		}
 	}
 }

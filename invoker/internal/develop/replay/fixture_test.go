@@ -1,347 +1,74 @@
 package replay
 
 import (
-	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"maps"
-	"net"
-	"net/http"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"strconv"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/store"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
 )
 
-// names are those of the captured deployment.
-var names = couchdb.Names{Whisks: "whisk_local_whisks", Activations: "whisk_local_activations", Subjects: "whisk_local_subjects"}
-
-// fixture is the environment of an invoker: a broker and a database with the data of a
-// deployment and a controller. Everything ends with the test.
+// fixture is a deployment with an invoker in its own process, and the checks of this
+// package.
 type fixture struct {
-	t         *testing.T
-	dir       string
-	unique    string // the invoker's --uniqueName
-	kafka     string // where the broker is
-	couch     string // where the invoker finds the database
-	broker    *broker.Broker
-	apache    *peertest.Kafka // in the broker's place
-	recording *harness.Recording
-	db        harness.Database
-	store     *storeServer
-	extra     []string          // further environment
-	once      bool              // interrupted activations are not rerun
-	left      func() []string   // remaining containers
-	revs      map[string]string // of the actions that were put
-	ids       []string          // of the activations that were invoked
-	gate      *gate             // at which their runs wait; nil: at none
+	*harness.Deployment
+	invoker *harness.Process  // the last that begin started
+	images  *strings.Replacer // of the captured documents
+	// activations that allEnded does not check: the scheduler ended them without a record, or
+	// an ack may have come twice
+	unchecked []string
 
-	manifest string
-	images   *strings.Replacer // of the captured documents
-	self     string            // the program that runs executables
-	log      *slog.Logger
+	shipped bool                // begin starts the released program
+	other   *harness.Process    // another invoker of a row of kills
+	lease   fakescheduler.Lease // of an invoker that is killed
 }
 
-// newFixture has our own broker and database.
-func newFixture(t *testing.T) *fixture {
+// newFixture deploys the given parts, or embedded parts in classic mode.
+func newFixture(t *testing.T, p ...harness.Parts) *fixture {
 	t.Helper()
-	return deployed(t, (*fixture).startBroker, (*fixture).startStore)
+	return &fixture{Deployment: harness.Deploy(t, append(p, harness.Parts{})[0]), images: strings.NewReplacer()}
 }
 
-// apacheFixture has an Apache Kafka of its own, and the database that start starts.
-func apacheFixture(t *testing.T, start func(*fixture)) *fixture {
-	t.Helper()
-	return deployed(t, func(w *fixture) {
-		var err error
-		w.apache, err = peertest.NewKafka()
-		check.NoError(t, err)
-		t.Cleanup(func() { _ = w.apache.Close() })
-		w.kafka = w.apache.Addr
-	}, start)
-}
-
-// deployed starts the broker and the database of a fixture, and creates its deployment there.
-func deployed(t *testing.T, startBroker, startDatabase func(*fixture)) *fixture {
-	t.Helper()
-	w := &fixture{
-		t: t, dir: t.TempDir(), unique: "0", log: peertest.Log(t),
-		manifest: manifest, images: strings.NewReplacer(), revs: map[string]string{},
-	}
-	w.left = w.processes
-	startBroker(w)
-	startDatabase(w)
-	w.deploy()
-	return w
-}
-
-// deploy creates a deployment's topics and documents in the broker and the database.
-func (w *fixture) deploy() {
-	t := w.t
-	t.Helper()
-	bus, err := broker.Dial([]string{w.kafka}, w.log)
-	check.NoError(t, err)
-	defer bus.Close()
-	check.NoError(t, bus.CreateTopics(t.Context(), []broker.Topic{
-		{Name: "completed0", Retention: time.Hour, Large: true},
-		{Name: "health", Retention: time.Hour}, {Name: "events", Retention: time.Hour},
-	}))
-	w.recording = harness.NewRecording(t, w.kafka, "completed0", "events")
-	w.db = harness.OpenDatabase(t, couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names})
-	check.NoError(t, w.db.Deploy(t.Context()))
-}
-
-func (w *fixture) startStore() {
-	w.t.Helper()
-	w.store = newStoreServer(w.t, filepath.Join(w.dir, "store.db"))
-	w.couch = w.store.url()
-}
-
-// startBroker starts a broker, or starts it again with its data and its
-// address.
-func (w *fixture) startBroker() {
-	w.t.Helper()
-	start := func(port int) error {
-		b, err := broker.Start(filepath.Join(w.dir, "kafka"), port, w.log)
-		if err == nil {
-			w.broker = b
-		}
-		return err
-	}
-	if w.broker != nil {
-		check.NoError(w.t, start(w.broker.Port()))
-		return
-	}
-	peertest.OnFreePort(w.t, 16000, start)
-	w.kafka = w.broker.Addr()
-	w.t.Cleanup(func() { w.broker.Close() }) // the last broker, after any restarts
-}
-
-// The user of the store.
-const storeUser, storePassword = "replay", "not secret"
-
-// storeServer is the database behind a listener that tests can close.
-type storeServer struct {
-	t      *testing.T
-	store  *store.Store
-	addr   string
-	server *http.Server
-	served atomic.Pointer[func(*http.Request)] // called after each request
-}
-
-func newStoreServer(t *testing.T, path string) *storeServer {
-	t.Helper()
-	st, err := store.Open(store.Config{Path: path, User: storeUser, Password: storePassword})
-	check.NoError(t, err)
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	s := &storeServer{t: t, store: st}
-	peertest.OnFreePort(t, 16000, func(port int) error {
-		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		return s.listen()
-	})
-	t.Cleanup(s.shut)
-	return s
-}
-
-func (s *storeServer) url() string { return "http://" + s.addr }
-
-// open serves, at the address of the last time.
-func (s *storeServer) open() {
-	s.t.Helper()
-	check.NoError(s.t, s.listen())
-}
-
-func (s *storeServer) listen() error {
-	ln, err := net.Listen("tcp", s.addr)
-	if err != nil {
-		return err
-	}
-	s.server = &http.Server{Handler: http.HandlerFunc(s.serve), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-	go func(server *http.Server) { _ = server.Serve(ln) }(s.server)
-	return nil
-}
-
-// shut closes every connection and the listener.
-func (s *storeServer) shut() { _ = s.server.Close() }
-
-func (s *storeServer) serve(w http.ResponseWriter, r *http.Request) {
-	s.store.ServeHTTP(w, r)
-	if reported := s.served.Load(); reported != nil {
-		(*reported)(r)
+// begin starts invoker 0.
+func (w *fixture) begin() {
+	w.T.Helper()
+	if w.shipped {
+		w.invoker = w.Ship(0)
+	} else {
+		w.invoker = w.Spawn(0)
 	}
 }
 
-// manifest offers the kinds of the captured deployment. There the image rawproxy was
-// configured to mark the end of an activation's output.
-const manifest = `{"runtimes":{
-"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"gpuwhisk","name":"action-nodejs"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
-"python":[{"kind":"python:3.11","default":true,"image":{"prefix":"gpuwhisk","name":"action-python3"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},
-"blackboxes":[{"prefix":"openwhisk","name":"dockerskeleton"},{"prefix":"whisk","name":"rawproxy"}]}`
+// inFlight is the number of activations that run when something happens.
+const inFlight = 50
 
-// environment returns the relevant variables of the captured invoker.
-func (w *fixture) environment() []string {
-	db, _ := url.Parse(w.couch)
-	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
-	return append([]string{
-		"KAFKA_HOSTS=" + w.kafka,
-		"RUNTIMES_MANIFEST=" + w.manifest,
-		"WHISK_API_HOST_PROTO=http", "WHISK_API_HOST_NAME=127.0.0.1", "WHISK_API_HOST_PORT=10001",
-		"PORT=0",
-		"CONFIG_whisk_couchdb_protocol=http",
-		"CONFIG_whisk_couchdb_host=" + db.Hostname(),
-		"CONFIG_whisk_couchdb_port=" + db.Port(),
-		"CONFIG_whisk_couchdb_username=" + storeUser,
-		"CONFIG_whisk_couchdb_password=" + storePassword,
-		"CONFIG_whisk_couchdb_databases_WhiskAuth=" + names.Subjects,
-		"CONFIG_whisk_couchdb_databases_WhiskEntity=" + names.Whisks,
-		"CONFIG_whisk_couchdb_databases_WhiskActivation=" + names.Activations,
-		"CONFIG_whisk_containerPool_userMemory=2048m",
-		"CONFIG_whisk_concurrencyLimit_max=500",
-		"CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=__OW_ALLOW_CONCURRENT=true",
-		"CONFIG_whisk_userEvents_enabled=true",
-		"CONFIG_whisk_parameterStorage_aes256=" + key,
-		"CONFIG_whisk_runtimes_bypassPullForLocalImages=true",
-		"CONFIG_whisk_gpu_runtime=process",
-		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(w.dir, "processes"),
-		"CONFIG_whisk_gpu_state=" + filepath.Join(w.dir, "state"),
-		"CONFIG_whisk_invoker_rerun=" + strconv.FormatBool(!w.once),
-		// Nothing may be lost to a machine that has much else to do.
-		"CONFIG_whisk_gpu_flushDeadline=1 minute",
-	}, w.extra...)
+// caller is an action that calls its parameter url, or without a url waits 200 ms, and
+// then answers with its parameter n. One container runs many at once.
+var caller = harness.Action{
+	Name: "caller", Kind: "nodejs:20", Annotations: map[string]any{"provide-api-key": false},
+	Concurrency: 100, LogsMB: 10, Timeout: 5 * time.Minute,
+	Code: "const http=require('http'); function main(p){ return new Promise((ok,no)=>!p.url?setTimeout(()=>ok({n:p.n}),200):" +
+		"http.get(p.url,r=>{r.resume();r.on('end',()=>ok({n:p.n}))}).on('error',no)); }",
 }
 
-func (w *fixture) args(id int) []string {
-	return []string{"--id", strconv.Itoa(id), "--uniqueName", w.unique}
+// alone is caller, one run in a container.
+func alone(name string, memoryMB int) harness.Action {
+	a := caller
+	a.Name, a.Concurrency, a.MemoryMB, a.LogsMB = name, 1, memoryMB, 0
+	return a
 }
 
-// running is an invoker in this process.
-type running struct {
-	t     *testing.T
-	stop  context.CancelFunc
-	ended chan error
-	slow  bool // it gave up waiting for the removal of its containers, as it does after 30 s
-}
-
-// start runs an invoker until it is ready.
-func (w *fixture) start() *running {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	w.t.Cleanup(cancel)
-	r, ready := &running{t: w.t, stop: cancel, ended: make(chan error, 1)}, make(chan struct{})
-	local := harness.Local{Options: assembly.Options{Log: w.log, Self: w.self, Ready: func() { close(ready) }}}
-	wait, err := local.Start(ctx, w.environment(), w.args(0))
-	check.NoError(w.t, err)
-	go func() { r.ended <- wait() }()
-	select {
-	case <-ready:
-	case err := <-r.ended:
-		w.t.Fatalf("the invoker ended at its start: %v", err)
-	case <-time.After(peertest.WaitLimit):
-		w.t.Fatal("the invoker is not ready")
-	}
-	return r
-}
-
-// end stops the invoker as SIGTERM does and waits for its end.
-func (r *running) end() {
-	r.t.Helper()
-	r.stop()
-	stuck, late := time.After(20*time.Second), time.After(peertest.WaitLimit)
-	for {
-		select {
-		case err := <-r.ended:
-			if r.slow = harness.RemovesSlowly(err); err != nil && !r.slow {
-				r.t.Errorf("the invoker ended with %v", err)
-			}
-			return
-		case <-stuck: // here, because its log belongs to the test
-			r.explain()
-		case <-late:
-			r.t.Fatal("the invoker does not end")
-		}
-	}
-}
-
-// explain logs the state of every goroutine if an invoker does not end.
-func (r *running) explain() {
-	stacks := make([]byte, 4<<20)
-	stacks = stacks[:runtime.Stack(stacks, true)]
-	seen, _ := exec.Command("docker", "ps", "--all", "--no-trunc").CombinedOutput()
-	r.t.Logf("the invoker has not ended for 20 s:\n%s\n%s", seen, stacks)
-}
-
-// publish sends messages to the invoker as a controller does.
-func (w *fixture) publish(messages ...[]byte) {
-	w.t.Helper()
-	w.recording.Publish(w.t, "invoker0", messages...)
-}
-
-// put stores an action.
-func (w *fixture) put(a harness.Action) (rev string) {
-	w.t.Helper()
-	rev = w.db.StoreAction(w.t, a)
-	w.revs[a.Name] = rev
-	return rev
-}
-
-// message returns the next activation of a stored action. Its parameters are its number
-// n and the url of the gate, in addition to the given ones.
-func (w *fixture) message(m harness.Message) []byte {
-	w.t.Helper()
-	n := len(w.ids) + 1
-	m.ID, m.Revision = fmt.Sprintf("%032x", n), w.revs[m.Action]
-	w.ids = append(w.ids, m.ID)
-	content := map[string]any{"n": n}
-	if w.gate != nil {
-		content["url"] = w.gate.url + "/" + m.ID
-	}
-	maps.Copy(content, m.Content)
-	m.Content = content
-	return m.Text(w.t)
-}
-
-// invoke sends n activations of an action that was put.
-func (w *fixture) invoke(n int, m harness.Message) (ids []string) {
-	w.t.Helper()
-	first := len(w.ids)
-	var messages [][]byte
-	for range n {
-		messages = append(messages, w.message(m))
-	}
-	w.publish(messages...)
-	return w.ids[first:]
-}
-
-// awaitSlot waits for the acks by which a controller takes activations' slots as free
-// again.
-func (w *fixture) awaitSlot(ids ...string) {
-	w.t.Helper()
-	w.recording.AwaitCompleted(ids...)
-}
-
-// record reads an activation record, nil when there is none.
-func (w *fixture) record(id string) []byte {
-	w.t.Helper()
-	return w.db.StoredRecord(w.t, id)
+// call sends n activations of caller.
+func (w *fixture) call(n int) (ids []string) {
+	w.T.Helper()
+	return w.Invoke(n, harness.Message{Action: caller.Name})
 }
 
 // answer is the part of a record about an activation's end.
@@ -354,26 +81,168 @@ type answer struct {
 	}
 }
 
-// answer reads that of an activation which has a record.
+// answer decodes the record of an activation.
 func (w *fixture) answer(id string) (answer, error) {
-	w.t.Helper()
+	w.T.Helper()
 	var r struct{ Response answer }
-	err := json.Unmarshal(w.record(id), &r)
+	err := json.Unmarshal(w.StoredRecord(id), &r)
 	return r.Response, err
 }
 
-// processes are the containers that the process engine has not taken away.
-func (w *fixture) processes() []string {
-	entries, err := os.ReadDir(filepath.Join(w.dir, "processes"))
-	if err != nil {
-		return nil
+// awaitRecords blocks until each activation has its record.
+func (w *fixture) awaitRecords(ids []string) {
+	w.T.Helper()
+	for _, id := range ids {
+		w.DB.AwaitRecord(w.T, activation.ID(id))
 	}
-	var all []string
-	for _, e := range entries {
-		containers, _ := os.ReadDir(filepath.Join(w.dir, "processes", e.Name(), "containers"))
-		for _, c := range containers {
-			all = append(all, fmt.Sprintf("%s/%s", e.Name(), c.Name()))
+}
+
+// ranOnce checks that each activation ran once.
+func (w *fixture) ranOnce() {
+	w.T.Helper()
+	check.Equal(w.T, w.Gate.Runs(), len(w.IDs), "runs of activations")
+}
+
+// hasResults checks that the record of each activation has its result.
+func (w *fixture) hasResults() {
+	w.T.Helper()
+	for i, id := range w.IDs {
+		doc, want := string(w.StoredRecord(id)), fmt.Sprintf(`"result":{"n":%d}`, i+1)
+		check.That(w.T, strings.Contains(doc, want), "activation %d: record %.300s, want %s in it", i+1, doc, want)
+	}
+}
+
+// nothingLost checks, for an ended invoker, that every activation has a result and a
+// completion in this order, or both in one ack, and a record of the same, and that no
+// message is left to be read.
+func (w *fixture) nothingLost() {
+	w.T.Helper()
+	acks := map[string][]string{}
+	for _, r := range unfolded(w.Recording.ToTheEnd()) {
+		if r.IsAck() {
+			id := r.ActivationID()
+			acks[id] = append(acks[id], r.Shape())
 		}
 	}
-	return all
+	for i, id := range w.IDs {
+		shapes := slices.Compact(acks[id]) // a lost answer of the broker may double one
+		check.AtLeast(w.T, len(shapes), 2, "activation %d: acks %v", i+1, acks[id])
+		if len(shapes) > 0 {
+			check.Equal(w.T, shapes[0], "result", "activation %d: acks %v", i+1, acks[id])
+			check.Equal(w.T, shapes[len(shapes)-1], "completion", "activation %d: acks %v", i+1, acks[id])
+		}
+	}
+	w.hasResults()
+	w.nothingLeft()
+}
+
+// nothingLeft checks, for an ended invoker, that no unread message, no process and no
+// file of an action is left.
+func (w *fixture) nothingLeft() {
+	w.T.Helper()
+	check.Equal(w.T, w.behind(), "", "the position, for %d activations", len(w.IDs))
+	w.noStrays()
+}
+
+// behind describes the committed position, if it is not at the end of the topic. An
+// invoker that has just started must first skip the activations that the previous one
+// had ended but not committed.
+func (w *fixture) behind() string {
+	w.T.Helper()
+	// A message that the controller's own retry has doubled is read, too.
+	if at, end := w.Recording.Committed("invoker0"), w.Recording.End("invoker0"); at != end || end < int64(len(w.IDs)) {
+		return fmt.Sprintf("%d of %d", at, end)
+	}
+	return ""
+}
+
+// noStrays checks that no process and no file of an action is left.
+func (w *fixture) noStrays() {
+	w.T.Helper()
+	w.noContainers()
+	for pid, command := range peertest.Processes(w.Dir) {
+		check.Contains(w.T, command, harness.RoleInvoker, "process %d is left", pid)
+	}
+}
+
+func (w *fixture) noContainers() {
+	w.T.Helper()
+	left := w.Containers()
+	check.Equal(w.T, len(left), 0, "containers are left: %v", left)
+}
+
+// settled blocks until each activation has a completion and a record. The scheduler must
+// not have ended an activation itself.
+func (w *fixture) settled(ids []string) {
+	w.T.Helper()
+	for _, id := range ids {
+		w.AwaitSlot(id)
+	}
+	seen, _ := w.Scheduler.Seen()
+	for _, f := range seen.Failures {
+		check.That(check.Must(w.T), !slices.Contains(ids, string(f.Activation)), "the scheduler gave up %+v", f)
+	}
+	w.awaitRecords(ids)
+}
+
+// allEnded checks, for ended invokers in scheduler mode, that each activation has a
+// completion, or at most so many, and a record, that no key is left, and that the
+// scheduler could read every message.
+func (w *fixture) allEnded(mostCompletions int) {
+	w.T.Helper()
+	completions := map[string]int{}
+	for _, r := range w.Recording.ToTheEnd() {
+		if r.FreesSlot() {
+			completions[r.ActivationID()]++
+		}
+	}
+	for i, id := range w.IDs {
+		if slices.Contains(w.unchecked, id) {
+			continue
+		}
+		check.AtLeast(w.T, completions[id], 1, "activation %d of %d", i+1, len(w.IDs))
+		check.AtMost(w.T, completions[id], mostCompletions, "activation %d of %d", i+1, len(w.IDs))
+		check.That(w.T, w.StoredRecord(id) != nil, "activation %d of %d", i+1, len(w.IDs))
+	}
+	for _, below := range []string{"invokers/", "namespace/", "warmed/"} {
+		w.AwaitNoKeys(below)
+	}
+	w.CheckNothingLost()
+	w.noStrays()
+}
+
+// counter says how often its container has run it, after so many milliseconds.
+func counter(name string, change ...func(*harness.Action)) harness.Action {
+	a := harness.Action{Name: name, Kind: "nodejs:20", Timeout: 5 * time.Minute,
+		Code: "let n = 0; function main(p) { return new Promise(done => setTimeout(() => done({n: ++n}), p.ms)); }"}
+	for _, do := range change {
+		do(&a)
+	}
+	return a
+}
+
+// result invokes an action once, and returns the result.
+func (w *fixture) result(action string) string {
+	w.T.Helper()
+	ids := w.Invoke(1, harness.Message{Action: action})
+	w.settled(ids)
+	return string(w.DB.AwaitRecord(w.T, activation.ID(ids[0])).Response.Result)
+}
+
+// refusal invokes an action once, and checks that the scheduler ends the activation as a
+// developer's error with a text.
+func (w *fixture) refusal(action, text string) {
+	w.T.Helper()
+	id := w.Invoke(1, harness.Message{Action: action})[0]
+	w.unchecked = append(w.unchecked, id)
+	w.AwaitSlot(id)
+	seen, _ := w.Scheduler.Seen()
+	for _, f := range seen.Failures {
+		if string(f.Activation) == id {
+			check.Equal(w.T, f.Status, activation.StatusDeveloperError, "it failed with %+v", f)
+			check.Contains(w.T, f.Reason, text)
+			return
+		}
+	}
+	w.T.Errorf("%s did not fail: %+v", id, seen.Failures)
 }

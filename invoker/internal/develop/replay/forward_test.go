@@ -39,7 +39,7 @@ func TestForwardToNamedInvokers(t *testing.T) {
 	}
 	t.Run("apache", func(t *testing.T) {
 		t.Parallel()
-		newSharing(apacheFixture(t, (*fixture).startStore)).oneIsKilled()
+		newSharing(newFixture(t, harness.Parts{Apache: true})).oneIsKilled()
 	})
 }
 
@@ -55,49 +55,49 @@ type sharing struct {
 const shared = 12
 
 func newSharing(w *fixture) *sharing {
-	w.t.Helper()
-	s := &sharing{w: w, gpu: append(harness.SimulatedGPU(w.t, "4 GiB"), "CONFIG_whisk_gpu_tokens=24")}
-	w.gate, w.once = newGate(w.t, "127.0.0.1"), true
-	w.extra = append(w.extra, "CONFIG_whisk_gpu_forwardTo=invoker1,invoker2,invoker3", "CONFIG_whisk_containerPool_userMemory=8192m")
+	w.T.Helper()
+	s := &sharing{w: w, gpu: append(harness.SimulatedGPU(w.T, "4 GiB"), "CONFIG_whisk_gpu_tokens=24")}
+	w.Gate, w.Once = w.NewGate(), true
+	w.Settings = append(w.Settings, "CONFIG_whisk_gpu_forwardTo=invoker1,invoker2,invoker3", "CONFIG_whisk_containerPool_userMemory=8192m")
 	for i := range shared {
-		w.put(gpuFunction(fmt.Sprint("taken", i), reporter))
+		w.Put(gpuFunction(fmt.Sprint("taken", i), reporter))
 	}
 	for id := 1; id <= members; id++ {
-		s.members = append(s.members, w.spawnAs(id, s.gpu...))
+		s.members = append(s.members, w.Spawn(id, s.gpu...))
 	}
 	return s
 }
 
 // invoke sends one activation of each function to the invoker without a GPU.
 func (s *sharing) invoke() {
-	s.w.t.Helper()
+	s.w.T.Helper()
 	for i := range shared {
-		s.w.invoke(1, harness.Message{Action: fmt.Sprint("taken", i)})
+		s.w.Invoke(1, harness.Message{Action: fmt.Sprint("taken", i)})
 	}
 }
 
 // begun waits until so many runs wait at the gate, and reports by activation
 // which member each belongs to.
 func (s *sharing) begun(n int) map[string]int {
-	s.w.t.Helper()
+	s.w.T.Helper()
 	by := map[string]int{}
 	for len(by) < n {
-		id, container, _ := strings.Cut(strings.TrimPrefix(s.w.gate.next(), "/"), "/")
+		id, container, _ := strings.Cut(strings.TrimPrefix(s.w.Gate.Next(), "/"), "/")
 		for i := 1; i <= members; i++ {
 			if strings.HasPrefix(container, fmt.Sprintf("wsk0%d_", i)) {
-				check.Equal(s.w.t, by[id], 0, "activation %s runs twice", id)
+				check.Equal(s.w.T, by[id], 0, "activation %s runs twice", id)
 				by[id] = i
 			}
 		}
-		check.Greater(check.Must(s.w.t), by[id], 0, "a run in %q", container)
+		check.Greater(check.Must(s.w.T), by[id], 0, "a run in %q", container)
 	}
 	return by
 }
 
 // awaitTakers waits until the invoker without a GPU passes activations on to so many.
 func (s *sharing) awaitTakers(front *harness.Process, n int) {
-	s.w.t.Helper()
-	front.Admin.Await(s.w.t, fmt.Sprint(n, " invokers take activations"), func(st harness.Status) bool {
+	s.w.T.Helper()
+	front.Admin.Await(s.w.T, fmt.Sprint(n, " invokers take activations"), func(st harness.Status) bool {
 		takers := 0
 		for _, h := range st.Kafka.Forward {
 			if h.Refuses == "" {
@@ -109,9 +109,9 @@ func (s *sharing) awaitTakers(front *harness.Process, n int) {
 }
 
 func (s *sharing) oneIsKilled() {
-	w, t := s.w, s.w.t
+	w, t := s.w, s.w.T
 	t.Helper()
-	front := w.spawnAs(0, "CONFIG_whisk_gpu_simulated_devices=0")
+	front := w.Spawn(0, "CONFIG_whisk_gpu_simulated_devices=0")
 	s.awaitTakers(front, members)
 	s.invoke()
 	by := s.begun(shared)
@@ -121,7 +121,7 @@ func (s *sharing) oneIsKilled() {
 	}
 	t.Logf("of %d functions the members have %v", shared, had)
 	check.AtLeast(check.Must(t), len(had), 2, "all functions are with one member: %v", had)
-	victim := by[w.ids[0]]
+	victim := by[w.IDs[0]]
 	s.members[victim-1].Kill()
 	s.awaitTakers(front, members-1)
 	s.invoke()
@@ -129,9 +129,9 @@ func (s *sharing) oneIsKilled() {
 		check.That(t, member != victim, "activation %s is with the dead member", id)
 		by[id] = member
 	}
-	s.w.gate.open()
-	s.members[victim-1] = w.spawnAs(victim, s.gpu...)
-	w.awaitSlot(w.ids...)
+	s.w.Gate.Open()
+	s.members[victim-1] = w.Spawn(victim, s.gpu...)
+	w.AwaitSlot(w.IDs...)
 	front.Terminate(t)
 	for _, p := range s.members {
 		p.Terminate(t)
@@ -142,10 +142,10 @@ func (s *sharing) oneIsKilled() {
 
 // check demands an account of every activation that holds.
 func (s *sharing) check(by map[string]int, victim int) {
-	w, t := s.w, s.w.t
+	w, t := s.w, s.w.T
 	t.Helper()
-	for i, id := range w.ids {
-		doc := string(w.record(id))
+	for i, id := range w.IDs {
+		doc := string(w.StoredRecord(id))
 		want := fmt.Sprintf(`"result":{"n":%d}`, i+1)
 		if by[id] == victim {
 			want = "The invoker ended while the action ran."
@@ -154,7 +154,7 @@ func (s *sharing) check(by map[string]int, victim int) {
 	}
 	w.ranOnce()
 	acks := 0
-	for _, r := range w.recording.ToTheEnd() {
+	for _, r := range w.Recording.ToTheEnd() {
 		var ack struct {
 			ActivationID string
 			Instance     *struct{ Instance int }
@@ -165,5 +165,5 @@ func (s *sharing) check(by map[string]int, victim int) {
 		acks++
 		check.Equal(t, ack.Instance.Instance, 0, "the ack of %s: the controller would free a slot that it did not take", r.ActivationID())
 	}
-	check.AtLeast(t, acks, len(w.ids), "completions for activations")
+	check.AtLeast(t, acks, len(w.IDs), "completions for activations")
 }

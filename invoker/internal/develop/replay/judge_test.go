@@ -14,7 +14,7 @@ import (
 
 // compare compares our records with OpenWhisk's, for each activation of the scenario.
 func (w *fixture) compare(s scenario, ours []harness.Record) []difference {
-	w.t.Helper()
+	w.T.Helper()
 	var all []difference
 	for _, id := range s.ids() {
 		all = append(all, w.compareAcks(s, id, ours)...)
@@ -35,7 +35,7 @@ func (w *fixture) compare(s scenario, ours []harness.Record) []difference {
 var shuffled = regexp.MustCompile(`\.response\.result\.k$|^record\.logs\.stdout`)
 
 func (w *fixture) compareAcks(s scenario, id string, ours []harness.Record) (all []difference) {
-	w.t.Helper()
+	w.T.Helper()
 	acks := func(records []harness.Record) (shapes []string, by map[string]string) {
 		by = map[string]string{}
 		for _, r := range records {
@@ -90,7 +90,7 @@ func unfolded(records []harness.Record) (all []harness.Record) {
 
 // renamed replaces the name of OpenWhisk's invoker by the name of this fixture's.
 func (w *fixture) renamed(ack string) string {
-	return strings.Replace(ack, `"uniqueName":"0"`, `"uniqueName":"`+w.unique+`"`, 1)
+	return strings.Replace(ack, `"uniqueName":"0"`, `"uniqueName":"`+w.Unique+`"`, 1)
 }
 
 func listing(words []string) string {
@@ -101,7 +101,7 @@ func listing(words []string) string {
 }
 
 func (w *fixture) compareEvents(s scenario, id string, ours []harness.Record) []difference {
-	w.t.Helper()
+	w.T.Helper()
 	events := func(records []harness.Record) (all []string) {
 		for _, r := range records {
 			if r.Topic == "events" && r.ActivationID() == id && strings.Contains(r.Value, `"source":"invoker`) {
@@ -134,11 +134,11 @@ func responseOf(record any) map[string]any {
 }
 
 func (w *fixture) compareRecord(s scenario, id string) []difference {
-	w.t.Helper()
+	w.T.Helper()
 	text, err := json.Marshal(s.docs[id])
-	check.NoError(w.t, err)
+	check.NoError(w.T, err)
 	original := w.parse(s.retimed(string(text)), true)
-	stored := w.record(id)
+	stored := w.StoredRecord(id)
 	_, has := original.(map[string]any)["_id"]
 	switch {
 	case !has && stored == nil:
@@ -158,17 +158,17 @@ func (w *fixture) compareRecord(s scenario, id string) []difference {
 // compareNext compares the run after the scenario with the capture: its annotations and
 // logs show the fate of the container.
 func (w *fixture) compareNext(s scenario) []difference {
-	w.t.Helper()
+	w.T.Helper()
 	var stored map[string]any
-	decode(w.t, w.record(idOf(nextRun(s))), &stored)
+	decode(w.T, w.StoredRecord(idOf(nextRun(s))), &stored)
 	ours := map[string]any{"annotations": stored["annotations"], "logs": stored["logs"]}
 	return differ("next", plain(s.next, true), plain(ours, false))
 }
 
 // parse decodes a document for comparison.
 func (w *fixture) parse(text string, printedAnew bool) any {
-	w.t.Helper()
+	w.T.Helper()
 	var v any
-	decode(w.t, []byte(text), &v)
+	decode(w.T, []byte(text), &v)
 	return plain(v, printedAnew)
 }

@@ -13,14 +13,14 @@ import (
 func TestActionWithoutCode(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.revs["empty"] = w.db.Store(t, names.Whisks, "guest/empty", []byte(`{"entityType":"action","namespace":"guest","name":"empty",`+
+	w.Revisions["empty"] = w.DB.Store(t, harness.Names.Whisks, "guest/empty", []byte(`{"entityType":"action","namespace":"guest","name":"empty",`+
 		`"version":"0.0.1","publish":false,"updated":1,"parameters":[],"annotations":[],"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},`+
 		`"exec":{"kind":"nodejs:20","binary":false,"code":{"attachmentName":"mem://","attachmentType":"text/plain"}}}`))
-	r := w.start()
-	ids := w.invoke(1, harness.Message{Action: "empty"})
-	w.awaitSlot(ids...)
-	r.end()
-	record := string(w.record(ids[0]))
+	r := w.Start(0)
+	ids := w.Invoke(1, harness.Message{Action: "empty"})
+	w.AwaitSlot(ids...)
+	r.End()
+	record := string(w.StoredRecord(ids[0]))
 	check.Contains(t, record, "no code to execute")
 	check.Contains(t, record, `"statusCode":2`)
 }

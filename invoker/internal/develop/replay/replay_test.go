@@ -16,7 +16,8 @@ import (
 
 // engine is where the actions of a replay run.
 type engine struct {
-	name string
+	name  string
+	parts harness.Parts
 	// fit prepares a fixture for the kind of container. It returns the reason if a
 	// scenario cannot be played there.
 	fit func(w *fixture, s scenario) (cannot string)
@@ -55,12 +56,12 @@ func rawProxy(t *testing.T) (path string) {
 func TestReplayInProcesses(t *testing.T) {
 	t.Parallel()
 	raw := rawProxy(t)
-	replayAll(t, engine{"process", func(w *fixture, s scenario) string {
+	replayAll(t, engine{"process", harness.Parts{}, func(w *fixture, s scenario) string {
 		if s.name == "blackbox-image-missing" || s.name == "blackbox-pull-fails" {
 			return "there are no images to miss"
 		}
 		if strings.HasPrefix(s.action(), "guest/rawproxy") {
-			w.self = raw
+			w.Self = raw
 		}
 		return ""
 	}})
@@ -93,7 +94,7 @@ func replayAll(t *testing.T, e engine) {
 
 // play runs one scenario in a fixture of its own and reports how it differed.
 func play(t *testing.T, e engine, actions *library, s scenario) []difference {
-	w := newFixture(t)
+	w := newFixture(t, e.parts)
 	if cannot := e.fit(w, s); cannot != "" {
 		return []difference{{"scenario", "played", "not played: " + cannot}}
 	}
@@ -101,39 +102,39 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 	if prepare := stages[s.name]; prepare != nil {
 		prepare(w)
 	}
-	invoker := w.start()
+	invoker := w.Start(0)
 	for _, m := range s.warmUps() {
-		w.publish([]byte(revs.replace(m)))
-		w.awaitSlot(idOf(m))
+		w.Publish([]byte(revs.replace(m)))
+		w.AwaitSlot(idOf(m))
 	}
 	w.perform(s, revs)
 	w.awaitEnds(s)
 	sent := len(s.warmUps()) + len(s.sent())
 	if s.next != nil {
-		w.awaitSlot(s.ids()[0])
-		w.publish([]byte(revs.replace(nextRun(s))))
-		w.awaitSlot(idOf(nextRun(s)))
+		w.AwaitSlot(s.ids()[0])
+		w.Publish([]byte(revs.replace(nextRun(s))))
+		w.AwaitSlot(idOf(nextRun(s)))
 		sent++
 	}
 	w.fence()
-	invoker.end()
-	if invoker.slow {
-		harness.AwaitRemoval(t, w.left, harness.RemoveFromDocker)
+	invoker.End()
+	if invoker.Slow {
+		harness.AwaitRemoval(t, w.Containers, harness.RemoveFromDocker)
 	}
 	w.noContainers()
 	want := int64(sent + 1)
 	if s.name == "direct-other-controller" { // its ack has no topic, and was not retried for the minute that a topic may be missing
 		want = int64(len(s.warmUps()))
 	}
-	check.Equal(t, w.recording.Committed("invoker0"), want, "messages behind the committed offset")
-	return w.compare(s, w.recording.ToTheEnd())
+	check.Equal(t, w.Recording.Committed("invoker0"), want, "messages behind the committed offset")
+	return w.compare(s, w.Recording.ToTheEnd())
 }
 
 // stages prepares the scenarios that need more than their actions.
 var stages = map[string]func(w *fixture){
 	"blocked-namespace": func(w *fixture) {
 		doc := `{"subject":"guest","blocked":true,"namespaces":[{"name":"guest","uuid":"23bc46b1-71f6-4ed5-8c54-816aa4f8c502","key":"k"}]}`
-		w.db.Store(w.t, names.Subjects, "guest", []byte(doc))
+		w.DB.Store(w.T, harness.Names.Subjects, "guest", []byte(doc))
 	},
 	"deleted-while-running": func(w *fixture) {
 		var fetched atomic.Bool
@@ -142,7 +143,7 @@ var stages = map[string]func(w *fixture){
 				w.delete("guest/gone")
 			}
 		}
-		w.store.served.Store(&reported)
+		w.Store.Served.Store(&reported)
 	},
 }
 
@@ -158,14 +159,14 @@ func (r revisions) replace(message string) string {
 
 // seed stores the documents that a scenario's messages name.
 func (w *fixture) seed(actions *library, s scenario) revisions {
-	w.t.Helper()
+	w.T.Helper()
 	revs := revisions{}
 	for _, m := range s.sent() {
 		id := actionOf(m.Value)
 		if id == "" {
 			continue
 		}
-		d, ok := actions.find(w.t, id)
+		d, ok := actions.find(w.T, id)
 		if !ok || revs[d.rev] != "" {
 			continue
 		}
@@ -175,22 +176,22 @@ func (w *fixture) seed(actions *library, s scenario) revisions {
 }
 
 func (w *fixture) putCaptured(id string, d document, s scenario) string {
-	w.t.Helper()
+	w.T.Helper()
 	var body strings.Builder
 	e := json.NewEncoder(&body)
 	e.SetEscapeHTML(false) // retimed replaces code as it is written
-	check.NoError(w.t, e.Encode(d.body))
-	rev := w.db.Store(w.t, names.Whisks, id, []byte(w.images.Replace(s.retimed(body.String()))))
+	check.NoError(w.T, e.Encode(d.body))
+	rev := w.DB.Store(w.T, harness.Names.Whisks, id, []byte(w.images.Replace(s.retimed(body.String()))))
 	if a := d.code; a != nil {
 		var err error
-		rev, err = w.db.PutAttachment(w.t.Context(), names.Whisks, id, rev, a.name, a.mime, []byte(a.text))
-		check.NoError(w.t, err)
+		rev, err = w.DB.PutAttachment(w.T.Context(), harness.Names.Whisks, id, rev, a.name, a.mime, []byte(a.text))
+		check.NoError(w.T, err)
 	}
 	return rev
 }
 
 func (w *fixture) delete(id string) {
-	doc, err := w.db.Get(w.t.Context(), names.Whisks, id)
+	doc, err := w.DB.Get(w.T.Context(), harness.Names.Whisks, id)
 	var has struct {
 		Rev string `json:"_rev"`
 	}
@@ -198,10 +199,10 @@ func (w *fixture) delete(id string) {
 		err = json.Unmarshal(doc, &has)
 	}
 	if err == nil {
-		err = w.db.Delete(w.t.Context(), names.Whisks, id, has.Rev)
+		err = w.DB.Delete(w.T.Context(), harness.Names.Whisks, id, has.Rev)
 	}
 	if err != nil {
-		w.t.Error(err)
+		w.T.Error(err)
 	}
 }
 
@@ -293,7 +294,7 @@ func idOf(message string) string { return harness.Record{Value: message}.Activat
 // perform sends a scenario's messages like the controller: a message that followed an
 // ack waits for our ack.
 func (w *fixture) perform(s scenario, revs revisions) {
-	w.t.Helper()
+	w.T.Helper()
 	acks := map[string]int{}
 	for _, r := range s.records {
 		switch {
@@ -303,7 +304,7 @@ func (w *fixture) perform(s scenario, revs revisions) {
 			for id, n := range acks {
 				w.await(n, id)
 			}
-			w.publish([]byte(revs.replace(r.Value)))
+			w.Publish([]byte(revs.replace(r.Value)))
 		}
 	}
 }
@@ -312,18 +313,18 @@ func (w *fixture) perform(s scenario, revs revisions) {
 // topic. An invoker that is asked to stop gives up after half a minute, and a Docker
 // daemon on a busy machine may need longer to start a container.
 func (w *fixture) awaitEnds(s scenario) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, r := range s.records {
 		if r.Topic == "completed0" && r.Shape() != "result" {
-			w.awaitSlot(r.ActivationID())
+			w.AwaitSlot(r.ActivationID())
 		}
 	}
 }
 
 // await waits for so many acks of an activation.
 func (w *fixture) await(n int, id string) {
-	w.t.Helper()
-	w.recording.Wait(fmt.Sprintf("ack %d of %s", n, id), func(records []harness.Record) bool {
+	w.T.Helper()
+	w.Recording.Wait(fmt.Sprintf("ack %d of %s", n, id), func(records []harness.Record) bool {
 		got := 0
 		for _, r := range records {
 			if r.IsAck() && r.ActivationID() == id {
@@ -340,8 +341,8 @@ func (w *fixture) await(n int, id string) {
 // fence sends a message that is answered at once, and waits for the answer:
 // then the invoker has accepted everything before it.
 func (w *fixture) fence() {
-	w.t.Helper()
+	w.T.Helper()
 	const id = "ffffffffffffffffffffffffffffffff"
-	w.publish(harness.Message{ID: id, Action: "no-such-action", Revision: "1-a", NoAnswer: true}.Text(w.t))
+	w.Publish(harness.Message{ID: id, Action: "no-such-action", Revision: "1-a", NoAnswer: true}.Text(w.T))
 	w.await(1, id)
 }

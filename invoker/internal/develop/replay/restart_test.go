@@ -20,8 +20,8 @@ func TestRestartGap(t *testing.T) {
 		t.Skip("a measurement: make long, or GPUWHISK_RESTARTS=20")
 	}
 	rounds := harness.Number(t, "GPUWHISK_RESTARTS", 20)
-	t.Run("process", func(t *testing.T) { newRestarts(newFixture(t), "127.0.0.1").measure(rounds) })
-	t.Run("docker", func(t *testing.T) { newRestarts(newFixture(t).inDocker(), bridge(t)).measure(rounds) })
+	t.Run("process", func(t *testing.T) { newRestarts(newFixture(t)).measure(rounds) })
+	t.Run("docker", func(t *testing.T) { newRestarts(newFixture(t, harness.Parts{Docker: true})).measure(rounds) })
 }
 
 type restarts struct {
@@ -30,26 +30,26 @@ type restarts struct {
 	done int // acks that were waited for
 }
 
-func newRestarts(w *fixture, host string) *restarts {
-	w.once = true // as it is by default
-	w.put(caller)
-	w.gate = newGate(w.t, host)
+func newRestarts(w *fixture) *restarts {
+	w.Once = true // as it is by default
+	w.Put(caller)
+	w.Gate = w.NewGate()
 	return &restarts{fixture: w}
 }
 
 // start starts an invoker without waiting for it.
 func (r *restarts) start() {
-	r.t.Helper()
-	cmd := harness.Command(r.environment(), r.args(0)...)
+	r.T.Helper()
+	cmd := harness.Command(r.Environment(), r.Args(0)...)
 	if program := os.Getenv("GPUWHISK_PROGRAM"); program != "" {
 		cmd.Path, cmd.Args[1] = program, "invoker"
 	}
-	r.p = harness.Launch(r.t, cmd)
+	r.p = harness.Launch(r.T, cmd)
 }
 
 // first waits for the first completion of some activations.
 func (r *restarts) first(ids []string) {
-	r.recording.Wait("an ack of the next invoker", func(all []harness.Record) bool {
+	r.Recording.Wait("an ack of the next invoker", func(all []harness.Record) bool {
 		for ; r.done < len(all); r.done++ {
 			if one := all[r.done]; one.FreesSlot() && slices.Contains(ids, one.ActivationID()) {
 				return true
@@ -61,24 +61,24 @@ func (r *restarts) first(ids []string) {
 
 func (r *restarts) measure(rounds int) {
 	r.start()
-	r.recording.AwaitTopic("invoker0")
+	r.Recording.AwaitTopic("invoker0")
 	var kills, stops []time.Duration
 	for range rounds {
 		ids := r.call(inFlight)
-		r.gate.await(inFlight)
+		r.Gate.Await(inFlight)
 		began := time.Now()
 		r.p.Kill()
 		r.start()
 		r.first(ids)
 		kills = append(kills, time.Since(began))
-		r.awaitSlot(ids...)
+		r.AwaitSlot(ids...)
 	}
-	r.gate.open()
-	r.awaitSlot(r.call(1)...) // from here on there is a warm container
+	r.Gate.Open()
+	r.AwaitSlot(r.call(1)...) // from here on there is a warm container
 	for range rounds {
 		began := time.Now()
 		if err := r.p.Stop(syscall.SIGTERM); err != nil {
-			r.t.Error(err)
+			r.T.Error(err)
 		}
 		r.start()
 		r.first(r.call(1))
@@ -87,7 +87,7 @@ func (r *restarts) measure(rounds int) {
 	for name, all := range map[string][]time.Duration{"kill -9": kills, "SIGTERM": stops} {
 		slices.Sort(all)
 		at := func(q int) time.Duration { return all[len(all)*q/100].Round(time.Millisecond) }
-		r.t.Logf("%s to the first ack, %d times: least %s, half %s, p95 %s, worst %s", name, len(all), at(0), at(50), at(95),
+		r.T.Logf("%s to the first ack, %d times: least %s, half %s, p95 %s, worst %s", name, len(all), at(0), at(50), at(95),
 			all[len(all)-1].Round(time.Millisecond))
 	}
 	_ = r.p.Stop(os.Interrupt) // leaves no warm container for a later one

@@ -89,7 +89,7 @@ func loadScenario(t *testing.T, dir string) scenario {
 }
 
 // decode keeps numbers as they are written.
-func decode(t *testing.T, text []byte, into any) {
+func decode(t testing.TB, text []byte, into any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
@@ -24,26 +24,25 @@ import (
 //
 //	paused containers that go, or are kept    slot.TestPausedSlotIsKeptAsItsNamespaceWishes
 //	several runs in a container               assembly.TestSchedulerModeRunsSeveralInAContainer
-//	an image that is not there                TestSchedulerModeKilledUnderLoad
+//	an image that is not there                TestKills, under load with idle containers
 //	an update under load                      assembly.TestSchedulerModeUpdateUnderLoad
 //	another scheduler leads                   assembly.TestSchedulerModeFollowsTheLeader
-//	kill -9                                   TestSchedulerModeKilledUnderLoad
+//	kill -9                                   TestKills, under load with idle containers
 //	the lease is lost                         assembly.TestSchedulerModeOutlivesItsLease
 //	1,000 calls, none lost                    assembly.TestSchedulerModeLosesNothing
 //	no invoker with the resource: the error   fakescheduler.TestWithoutInvokers
 //	beside the original                       ansible/tests/stock
-//	all acks can be parsed                    scheduled.check, at the end of each
+//	all acks can be parsed                    fixture.allEnded, at the end of each
 func TestSchedulerMode(t *testing.T) {
 	t.Parallel()
-	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
-	w := apacheFixture(t, (*fixture).startStore)
-	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=5 seconds")
-	s := newScheduled(w)
-	s.db.Store(t, names.Subjects, "guest/limits", []byte(`{"maxActionMemory":1024}`))
-	l := &accepted{first: s.ship(0), hello: s.function(counter("hello"))}
+	s := newFixture(t, harness.Parts{Apache: true, Scheduler: harness.Scheduled, OwnEtcd: true,
+		Settings: []string{"CONFIG_whisk_containerProxy_timeouts_pauseGrace=5 seconds"}})
+	s.DB.Store(t, harness.Names.Subjects, "guest/limits", []byte(`{"maxActionMemory":1024}`))
+	s.Put(counter("hello"))
+	l := &accepted{first: s.Ship(0)}
 	for _, c := range []struct {
 		name string
-		do   func(*scheduled)
+		do   func(*fixture)
 	}{
 		{"seen", l.seen}, {"cold and warm", l.coldAndWarm}, {"paused and resumed", l.pausedAndResumed}, {"many at once", l.manyAtOnce},
 		{"waits for memory", l.waitsForMemory}, {"limits of the namespace", l.limits}, {"action that is gone", l.gone},
@@ -55,307 +54,206 @@ func TestSchedulerMode(t *testing.T) {
 		}
 	}
 	l.first.Terminate(t)
-	s.check(1)
+	s.allEnded(1)
 }
 
 // accepted is the shared state of the cases.
 type accepted struct {
 	first *harness.Process
-	hello fakescheduler.Function
 }
 
-func (l *accepted) seen(s *scheduled) {
-	_, lease := s.health(0)
-	left, err := s.client.TimeToLive(s.t.Context(), lease)
-	check.NoError(s.t, err)
-	check.Equal(s.t, left.GrantedTTL, 10, "lease %+v", left)
-	s.until("a warm-up", func() string {
-		if seen, _ := s.scheduler.Seen(); seen.WarmUps != 1 {
+func (l *accepted) seen(s *fixture) {
+	_, lease := s.Health(0)
+	left, err := s.Keys.TimeToLive(s.T.Context(), lease)
+	check.NoError(s.T, err)
+	check.Equal(s.T, left.GrantedTTL, 10, "lease %+v", left)
+	s.Until("a warm-up", func() string {
+		if seen, _ := s.Scheduler.Seen(); seen.WarmUps != 1 {
 			return fmt.Sprint(seen.WarmUps)
 		}
 		return ""
 	})
-	check.Equal(s.t, s.poolCount(l.first), 0)
+	check.Equal(s.T, s.poolCount(l.first), 0)
 }
 
-func (l *accepted) coldAndWarm(s *scheduled) {
-	check.Contains(s.t, s.once(l.hello), `{"n":1}`)
-	s.none("in-progress/")
-	check.Greater(s.t, len(s.keys("namespace/guest/guest/hello/")), 0, "the container has no key")
-	seen, _ := s.scheduler.Seen()
+func (l *accepted) coldAndWarm(s *fixture) {
+	check.Contains(s.T, s.result("hello"), `{"n":1}`)
+	s.AwaitNoKeys("in-progress/")
+	check.Greater(s.T, len(s.KeysBelow("namespace/guest/guest/hello/")), 0, "the container has no key")
+	seen, _ := s.Scheduler.Seen()
 	before := len(seen.Creations)
 	for _, a := range seen.Acks {
-		check.Equal(s.t, a.Error, activation.NoCreationError, "ack %+v", a)
+		check.Equal(s.T, a.Error, activation.NoCreationError, "ack %+v", a)
 	}
-	check.Contains(s.t, s.once(l.hello), `{"n":2}`)
-	seen, _ = s.scheduler.Seen()
-	check.Equal(s.t, len(seen.Creations), before, "creations after a warm call")
+	check.Contains(s.T, s.result("hello"), `{"n":2}`)
+	seen, _ = s.Scheduler.Seen()
+	check.Equal(s.T, len(seen.Creations), before, "creations after a warm call")
 }
 
-func (l *accepted) pausedAndResumed(s *scheduled) {
+func (l *accepted) pausedAndResumed(s *fixture) {
 	const warmed = "warmed/guest/guest/hello/"
-	s.none("namespace/")
-	before := s.keys(warmed)
-	check.Equal(s.t, len(before), 1, "paused: %v", before)
-	check.Contains(s.t, s.once(l.hello), `{"n":3}`)
-	s.until("its keys are swapped", func() string {
-		if paused, there := s.keys(warmed), s.keys("namespace/guest/guest/hello/"); len(paused) > 0 || len(there) == 0 {
+	s.AwaitNoKeys("namespace/")
+	before := s.KeysBelow(warmed)
+	check.Equal(s.T, len(before), 1, "paused: %v", before)
+	check.Contains(s.T, s.result("hello"), `{"n":3}`)
+	s.Until("its keys are swapped", func() string {
+		if paused, there := s.KeysBelow(warmed), s.KeysBelow("namespace/guest/guest/hello/"); len(paused) > 0 || len(there) == 0 {
 			return fmt.Sprint(paused, there)
 		}
 		return ""
 	})
 }
 
-func (l *accepted) manyAtOnce(s *scheduled) {
-	many := s.function(counter("many"))
-	s.settled(s.invoke(many, 20, map[string]any{"ms": 300}))
-	seen, _ := s.scheduler.Seen()
-	check.AtMost(s.t, seen.MostContainers, 30)
-	s.none("namespace/")
-	s.once(many) // the queue counts no container that is gone, so a new one is ordered
+func (l *accepted) manyAtOnce(s *fixture) {
+	s.Put(counter("many"))
+	s.settled(s.Invoke(20, harness.Message{Action: "many", Content: map[string]any{"ms": 300}}))
+	seen, _ := s.Scheduler.Seen()
+	check.AtMost(s.T, seen.MostContainers, 30)
+	s.AwaitNoKeys("namespace/")
+	s.result("many") // the queue counts no container that is gone, so a new one is ordered
 }
 
 // waitsForMemory: an activation without memory runs as soon as there is memory.
-func (l *accepted) waitsForMemory(s *scheduled) {
-	g := newGate(s.t, "127.0.0.1")
-	ids := s.invoke(s.function(alone("large", 1024)), 2, map[string]any{"url": g.url})
-	g.await(2)
-	small := s.invoke(s.function(counter("small")), 1, nil)
-	s.until("the scheduler has found no memory", func() string {
-		if h, _ := s.health(0); h.FreeMB > 0 {
+func (l *accepted) waitsForMemory(s *fixture) {
+	g := s.gated(alone("large", 1024), 2)
+	g.Await(2)
+	s.Put(counter("small"))
+	s.Invoke(1, harness.Message{Action: "small"})
+	s.Until("the scheduler has found no memory", func() string {
+		if h, _ := s.Health(0); h.FreeMB > 0 {
 			return fmt.Sprintf("%+v", h)
 		}
 		return ""
 	})
-	g.open()
-	s.settled(append(ids, small...))
+	g.Open()
+	s.settled(s.IDs[len(s.IDs)-3:])
 }
 
-// alone is caller, one run in a container.
-func alone(name string, memoryMB int) harness.Action {
-	a := caller
-	a.Name, a.Concurrency, a.MemoryMB, a.LogsMB = name, 1, memoryMB, 0
-	return a
+// gated invokes an action n times, whose runs wait at a gate.
+func (w *fixture) gated(a harness.Action, n int) *harness.Gate {
+	w.T.Helper()
+	w.Put(a)
+	g := w.NewGate()
+	w.Invoke(n, harness.Message{Action: a.Name, Content: map[string]any{"url": g.URL}})
+	return g
 }
 
-func (l *accepted) limits(s *scheduled) {
-	huge := s.function(counter("huge", func(a *harness.Action) { a.MemoryMB = 1280 }))
-	id := s.attempt(huge, 1, nil)[0]
-	s.awaitSlot(id)
-	s.failed(id, activation.StatusDeveloperError, "memory size 1280 MB exceeds allowed threshold of 1024 MB")
+func (l *accepted) limits(s *fixture) {
+	s.Put(counter("huge", func(a *harness.Action) { a.MemoryMB = 1280 }))
+	s.refusal("huge", "memory size 1280 MB exceeds allowed threshold of 1024 MB")
 }
 
-// failed demands how a scheduler ended an activation.
-func (s *scheduled) failed(id string, status int, text string) {
-	s.t.Helper()
-	seen, _ := s.scheduler.Seen()
-	for _, f := range seen.Failures {
-		if string(f.Activation) == id {
-			check.Equal(s.t, f.Status, status, "it failed with %+v", f)
-			check.Contains(s.t, f.Reason, text)
-			return
-		}
-	}
-	s.t.Errorf("%s did not fail: %+v", id, seen.Failures)
+func (l *accepted) gone(s *fixture) {
+	s.PutNowhere(counter("gone"))
+	check.Contains(s.T, s.result("gone"), "Action could not be found or may have been deleted.")
 }
 
-func (l *accepted) gone(s *scheduled) {
-	check.Contains(s.t, s.once(s.unstored(counter("gone"), "1-0a")), "Action could not be found or may have been deleted.")
-}
-
-func (l *accepted) disabled(s *scheduled) {
-	l.first.Admin.Do(s.t, http.MethodPost, "/disable")
-	s.until("it is down, and empty", func() string {
-		h, _ := s.health(0)
+func (l *accepted) disabled(s *fixture) {
+	l.first.Admin.Do(s.T, http.MethodPost, "/disable")
+	s.Until("it is down, and empty", func() string {
+		h, _ := s.Health(0)
 		if n := s.poolCount(l.first); h.Status != activation.Down || n > 0 {
 			return fmt.Sprintf("%+v, %d", h, n)
 		}
 		return ""
 	})
-	s.none("namespace/")
-	s.none("warmed/")
-	l.first.Admin.Do(s.t, http.MethodPost, "/enable")
-	s.up(0, l.first)
-	s.once(l.hello)
+	s.AwaitNoKeys("namespace/")
+	s.AwaitNoKeys("warmed/")
+	l.first.Admin.Do(s.T, http.MethodPost, "/enable")
+	s.AwaitUp(0, l.first)
+	s.result("hello")
 }
 
 // packaged: the commands of the package find the invoker by the unit's settings file,
 // and the program shows the values in force.
-func (l *accepted) packaged(s *scheduled) {
+func (l *accepted) packaged(s *fixture) {
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(l.first.Admin.URL, "http://"))
 	file := s.settingsFile("PORT=" + port)
 	for _, args := range [][]string{
 		{"ping", "--id", "0", "--env-file", file}, {"probe", "--id", "0", "--action", "guest/hello", "--env-file", file},
 	} {
-		cmd := s.shipped(nil, args...)
+		cmd := s.Shipped(nil, args...)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 		if out, err := cmd.CombinedOutput(); err != nil {
-			s.t.Errorf("%v: %v: %s", args, err, out)
+			s.T.Errorf("%v: %v: %s", args, err, out)
 		}
 	}
-	out, err := s.shipped(nil, "invoker", "--id", "0", "--print-config").CombinedOutput()
-	check.NoError(s.t, err, "--print-config: %s", out)
-	check.Contains(s.t, string(out), s.etcd.Addr, "--print-config")
-	check.Lacks(s.t, string(out), storePassword, "--print-config")
+	out, err := s.Shipped(nil, "invoker", "--id", "0", "--print-config").CombinedOutput()
+	check.NoError(s.T, err, "--print-config: %s", out)
+	check.Contains(s.T, string(out), s.EtcdAddr, "--print-config")
+	check.Lacks(s.T, string(out), "not secret", "--print-config")
 }
 
 // kafkaStops: running activations end, and are acknowledged when the broker is back.
-func (l *accepted) kafkaStops(s *scheduled) {
-	s.scheduler.SetLimit("guest", 100) // creations that were ordered while Kafka or etcd is unreachable count until they expire
-	g := newGate(s.t, "127.0.0.1")
-	of, before := s.function(alone("gated", 256)), s.fetched()
-	ids := s.attempt(of, 20, map[string]any{"url": g.url})
-	g.await(4)
-	s.until("the scheduler has all", func() string { // activations that are too old are given up
-		q, _ := s.scheduler.Queue(of.Queue)
-		if n := q.Waiting + s.fetched() - before; n < len(ids) {
+func (l *accepted) kafkaStops(s *fixture) {
+	s.Scheduler.SetLimit("guest", 100) // creations that were ordered while Kafka or etcd is unreachable count until they expire
+	before := s.Fetched()
+	g := s.gated(alone("gated", 256), 20)
+	ids := s.IDs[len(s.IDs)-20:]
+	s.unchecked = append(s.unchecked, ids...) // an ack may come twice, if the broker's answer was lost
+	g.Await(4)
+	s.Until("the scheduler has all", func() string { // activations that are too old are given up
+		q, _ := s.Queue("gated")
+		if n := q.Waiting + s.Fetched() - before; n < len(ids) {
 			return fmt.Sprint(n)
 		}
 		return ""
 	})
-	check.NoError(s.t, s.apache.Stop())
-	g.open()
-	g.await(1) // activations that are fetched meanwhile run, too
-	check.NoError(s.t, s.apache.Start())
-	s.settled(ids) // an ack may come twice, if the broker's answer was lost
-	s.once(l.hello)
+	check.NoError(s.T, s.Broker.Stop())
+	g.Open()
+	g.Await(1) // activations that are fetched meanwhile run, too
+	check.NoError(s.T, s.Broker.Start())
+	s.settled(ids)
+	s.result("hello")
 }
 
 // etcdStops: running activations continue, and the keys exist again afterwards.
-func (l *accepted) etcdStops(s *scheduled) {
-	g := newGate(s.t, "127.0.0.1")
-	ids := s.invoke(s.function(alone("served", 256)), 6, map[string]any{"url": g.url})
-	g.await(2)
-	s.etcd.Stop(s.t)
-	g.open()
-	for _, id := range ids[:2] {
-		s.awaitSlot(id)
-	}
-	s.etcd.Start(s.t)
+func (l *accepted) etcdStops(s *fixture) {
+	g := s.gated(alone("served", 256), 6)
+	ids := s.IDs[len(s.IDs)-6:]
+	g.Await(2)
+	s.Etcd.Stop(s.T)
+	g.Open()
+	s.AwaitSlot(ids[:2]...)
+	s.Etcd.Start(s.T)
 	s.settled(ids)
-	s.up(0, l.first)
-	s.once(l.hello)
+	s.AwaitUp(0, l.first)
+	s.result("hello")
 }
 
 // tags: an action that requires a resource waits for an invoker with that resource, and
 // runs there on its GPU. An invoker of another namespace gets no work from this
 // namespace.
-func (l *accepted) tags(s *scheduled) {
-	gpu := s.function(counter("gpu", func(a *harness.Action) {
+func (l *accepted) tags(s *fixture) {
+	s.Put(counter("gpu", func(a *harness.Action) {
 		a.Annotations = map[string]any{"gpu": true, "invoker-resources": []string{"gpu"}}
 	}))
-	ids := s.invoke(gpu, 8, map[string]any{"ms": 20})
-	s.awaitState("no invoker has a GPU", gpu, memoryqueue.Flushing)
-	state := func() string { return "CONFIG_whisk_gpu_state=" + s.t.TempDir() }
-	tagged := s.ship(1, state(), "CONFIG_whisk_gpu_simulated_devices=1")
-	dedicated := s.ship(2, state(), "CONFIG_whisk_invoker_dedicated_namespaces= 'other' ")
+	ids := s.Invoke(8, harness.Message{Action: "gpu", Content: map[string]any{"ms": 20}})
+	s.AwaitState("no invoker has a GPU", "gpu", memoryqueue.Flushing)
+	state := func() string { return "CONFIG_whisk_gpu_state=" + s.T.TempDir() }
+	tagged := s.Ship(1, state(), "CONFIG_whisk_gpu_simulated_devices=1")
+	dedicated := s.Ship(2, state(), "CONFIG_whisk_invoker_dedicated_namespaces= 'other' ")
 	s.settled(ids)
 	for _, id := range ids {
-		r := s.db.AwaitRecord(s.t, activation.ID(id))
-		check.Equal(s.t, r.Response.StatusCode, activation.StatusSuccess, "record %+v", r)
+		r := s.DB.AwaitRecord(s.T, activation.ID(id))
+		check.Equal(s.T, r.Response.StatusCode, activation.StatusSuccess, "record %+v", r)
 		_, ok := r.Annotations.Get("gpu")
-		check.That(s.t, ok, "it ran on no GPU: %+v", r)
+		check.That(s.T, ok, "it ran on no GPU: %+v", r)
 	}
 	for n := range 10 {
-		s.once(s.function(counter("plain" + strconv.Itoa(n))))
+		name := "plain" + strconv.Itoa(n)
+		s.Put(counter(name))
+		s.result(name)
 	}
-	seen, _ := s.scheduler.Seen()
+	seen, _ := s.Scheduler.Seen()
 	for _, c := range seen.Creations {
-		check.That(s.t, c.Invoker != 2, "%s was ordered from the invoker of another namespace", c.Queue.Action.Name)
+		check.That(s.T, c.Invoker != 2, "%s was ordered from the invoker of another namespace", c.Queue.Action.Name)
 		if c.Queue.Action.Name == "gpu" {
-			check.Equal(s.t, c.Invoker, 1, "invoker from which gpu was ordered")
+			check.Equal(s.T, c.Invoker, 1, "invoker from which gpu was ordered")
 		}
 	}
-	tagged.Terminate(s.t)
-	dedicated.Terminate(s.t)
-}
-
-// TestSchedulerModeKilledUnderLoad: idle containers are the next process's, with keys on
-// its lease, and each activation has one answer and one record. An image that cannot be
-// pulled is the developer's error, and is not tried all the time.
-func TestSchedulerModeKilledUnderLoad(t *testing.T) {
-	t.Parallel()
-	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
-	peertest.NeedDocker(t)
-	w := apacheFixture(t, (*fixture).startStore).inDocker()
-	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 second", "CONFIG_whisk_containerPool_userMemory=4096m")
-	s := newScheduled(w)
-	s.scheduler.SetLimit("guest", 6) // so that there is memory for the idle one
-	first := s.ship(0)
-	idle := s.function(counter("idle"))
-	check.Contains(s.t, s.once(idle), `{"n":1}`)
-	s.until("its container is paused", func() string {
-		if keys := s.keys("warmed/guest/guest/idle/"); len(keys) == 0 {
-			return "no key"
-		}
-		return ""
-	})
-	g := newGate(t, bridge(t))
-	ids := s.invoke(s.function(alone("busy", 256)), 36, map[string]any{"url": g.url})
-	// An answer to a fetch that is not in the journal yet would be lost by a kill: wait
-	// until each container runs, so that none is fetching.
-	s.until("all containers run", func() string {
-		there, ordered := s.keys("namespace/guest/guest/busy/"), s.keys("in-progress/")
-		if n := g.all(); n < 6 || n != len(there) || len(ordered) > 0 {
-			return fmt.Sprintf("%d runs, containers %v, ordered %v", n, there, ordered)
-		}
-		return ""
-	})
-	_, old := s.health(0)
-	first.Kill()
-	g.open()
-	next := s.ship(0)
-	s.settled(ids)
-	_, lease := s.health(0)
-	check.That(t, lease != old, "the lease is that of the process that was killed")
-	s.until("all keys hang on the new lease", func() string {
-		for _, below := range []string{"namespace/", "warmed/"} {
-			for key, of := range s.keys(below) {
-				if of != lease {
-					return key
-				}
-			}
-		}
-		return ""
-	})
-	check.AtLeast(t, next.Admin.Metric(t, "gpuwhisk_containers_adopted_total", ""), 1)
-	s.none("namespace/")
-	s.scheduler.SetLimit("guest", 30) // creations for the dead invoker count for a while
-	s.awaitState("the namespace has places again", idle, memoryqueue.Running)
-	s.none("namespace/")
-	check.Contains(s.t, s.once(idle), `{"n":2}`)
-	s.none("namespace/")
-	s.imageMissing()
-	next.Terminate(t)
-	s.check(2) // an ack may be sent, and not be known to be
-}
-
-// awaitState waits until the queue of a function is in a state.
-func (s *scheduled) awaitState(what string, of fakescheduler.Function, want memoryqueue.State) {
-	s.t.Helper()
-	s.until(what, func() string {
-		if q, _ := s.scheduler.Queue(of.Queue); q.State != want {
-			return q.State.String()
-		}
-		return ""
-	})
-}
-
-func (s *scheduled) imageMissing() {
-	s.t.Helper()
-	missing := s.unstored(harness.Action{Name: "missing", Kind: activation.Blackbox, Image: "localhost:1/missing:1", Timeout: time.Minute}, "1-0a")
-	for range 2 {
-		id := s.attempt(missing, 1, nil)[0]
-		s.awaitSlot(id)
-		s.failed(id, activation.StatusDeveloperError, "Failed to pull container image 'localhost:1/missing:1'.")
-		s.until("the queue is removed", func() string {
-			if q, ok := s.scheduler.Queue(missing.Queue); ok {
-				return q.State.String()
-			}
-			return ""
-		})
-	}
-	check.AtMost(s.t, len(s.creations(missing)), 20, "creations of an image that cannot be pulled")
+	tagged.Terminate(s.T)
+	dedicated.Terminate(s.T)
 }
 
 // TestUnitIsReadyWhenSchedulersSeeIt: the service manager gets the same state as the
@@ -366,13 +264,43 @@ func TestUnitIsReadyWhenSchedulersSeeIt(t *testing.T) {
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
 	check.NoError(t, err)
 	defer l.Close()
-	s := newScheduled(newFixture(t))
-	p := s.ship(0, "NOTIFY_SOCKET="+at)
+	s := newFixture(t, harness.Parts{Scheduler: harness.Scheduled})
+	p := s.Ship(0, "NOTIFY_SOCKET="+at)
 	buf := make([]byte, 100)
 	check.NoError(t, l.SetReadDeadline(time.Now().Add(peertest.WaitLimit)))
 	n, err := l.Read(buf)
 	check.NoError(t, err)
 	check.Equal(t, string(buf[:n]), "READY=1")
 	p.Terminate(t)
-	s.check(1)
+	s.allEnded(1)
+}
+
+// at runs a part of a test with the same deployment as a subtest.
+func (w *fixture) at(t *testing.T, do func(*fixture)) {
+	whole := w.T
+	w.T = t
+	defer func() { w.T = whole }()
+	do(w)
+}
+
+// settingsFile writes the environment in the form of the packages' unit, with a test's
+// additions.
+func (w *fixture) settingsFile(extra ...string) (path string) {
+	w.T.Helper()
+	path = filepath.Join(w.T.TempDir(), "invoker.env")
+	var text strings.Builder
+	for _, v := range append(w.Environment(), extra...) {
+		name, value, _ := strings.Cut(strings.ReplaceAll(v, "\n", ""), "=")
+		fmt.Fprintf(&text, "%s='%s'\n", name, value)
+	}
+	check.NoError(w.T, os.WriteFile(path, []byte(text.String()), 0o600))
+	return path
+}
+
+// poolCount returns the count that OpenWhisk's role requests before it replaces an
+// invoker.
+func (w *fixture) poolCount(p *harness.Process) (n int) {
+	w.T.Helper()
+	check.NoError(w.T, json.Unmarshal(p.Admin.Do(w.T, http.MethodGet, "/pool/count"), &n))
+	return n
 }

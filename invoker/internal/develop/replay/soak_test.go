@@ -46,7 +46,7 @@ func TestSoak(t *testing.T) {
 	check.NoError(t, err, "GPUWHISK_SOAK=%q", text)
 	check.AtLeast(check.Must(t), long, time.Minute, "GPUWHISK_SOAK=%q", text)
 	w := newFixture(t)
-	w.recording.CountOnly()
+	w.Recording.CountOnly()
 	s := newSoak(w)
 	warm := long / 6
 	s.send(soakFirst)
@@ -64,10 +64,10 @@ func TestSoak(t *testing.T) {
 }
 
 func (s *soak) compare(name string, early, late, slack float64, judged bool) {
-	s.w.t.Helper()
-	s.w.t.Logf("%-30s %10.1f then %10.1f: %+.1f %%", name, early, late, 100*(late/max(early, 1)-1))
+	s.w.T.Helper()
+	s.w.T.Logf("%-30s %10.1f then %10.1f: %+.1f %%", name, early, late, 100*(late/max(early, 1)-1))
 	if judged {
-		check.AtMost(s.w.t, late, early*1.05+slack, "%s grew from %.1f to %.1f", name, early, late)
+		check.AtMost(s.w.T, late, early*1.05+slack, "%s grew from %.1f to %.1f", name, early, late)
 	}
 }
 
@@ -111,12 +111,12 @@ type soak struct {
 }
 
 func newSoak(w *fixture) *soak {
-	w.t.Helper()
+	w.T.Helper()
 	// One container: how many there are follows the bursts of a busy machine,
 	// and stays for minutes.
-	w.extra = append(w.extra, "CONFIG_whisk_containerPool_userMemory=256m")
-	w.put(caller)
-	s := &soak{w: w, rate: harness.Number(w.t, "GPUWHISK_SOAK_RATE", soakRate), p: w.spawnAs(0, profileVariable+"="+os.Getenv(profileVariable)), began: time.Now()}
+	w.Settings = append(w.Settings, "CONFIG_whisk_containerPool_userMemory=256m")
+	w.Put(caller)
+	s := &soak{w: w, rate: harness.Number(w.T, "GPUWHISK_SOAK_RATE", soakRate), p: w.Spawn(0, profileVariable+"="+os.Getenv(profileVariable)), began: time.Now()}
 	return s
 }
 
@@ -138,7 +138,7 @@ type sample struct {
 // deletes read messages from the broker, which would otherwise keep all of them in this
 // process's memory.
 func (s *soak) work(long time.Duration) []sample {
-	ctx, cancel := context.WithTimeout(s.w.t.Context(), long)
+	ctx, cancel := context.WithTimeout(s.w.T.Context(), long)
 	defer cancel()
 	seen := s.watch(ctx, func() {})
 	began, before := time.Now(), s.sent
@@ -153,7 +153,7 @@ func (s *soak) work(long time.Duration) []sample {
 			s.trim()
 		case <-tick.C:
 			due := before + int64(time.Since(began).Seconds()*float64(s.rate)) - s.sent
-			s.send(min(due, soakFirst-(s.sent-s.w.recording.Completions())))
+			s.send(min(due, soakFirst-(s.sent-s.w.Recording.Completions())))
 		}
 	}
 }
@@ -182,13 +182,13 @@ func (s *soak) watch(ctx context.Context, then func()) <-chan []sample {
 // rest waits until everything is answered and no idle connection is kept, and returns
 // the levels.
 func (s *soak) rest() levels {
-	s.w.t.Helper()
+	s.w.T.Helper()
 	s.settle()
 	s.trim()
 	s.pause(soakRest)
 	_ = s.p.Cmd.Process.Signal(syscall.SIGUSR2) // see sweepAtSignal
 	s.report()
-	ctx, cancel := context.WithTimeout(s.w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.w.T.Context(), 30*time.Second)
 	defer cancel()
 	sweep := func() { _ = s.p.Cmd.Process.Signal(syscall.SIGUSR1) } // each measurement leaves garbage
 	return lowest(<-s.watch(ctx, sweep), 20*time.Second)
@@ -197,7 +197,7 @@ func (s *soak) rest() levels {
 func (s *soak) pause(long time.Duration) {
 	select {
 	case <-time.After(long):
-	case <-s.w.t.Context().Done():
+	case <-s.w.T.Context().Done():
 	}
 }
 
@@ -227,16 +227,16 @@ func lowest(all []sample, last time.Duration) (l levels) {
 }
 
 func (s *soak) one(n int64) {
-	m := harness.Message{ID: fmt.Sprintf("%032x", n), Action: "caller", Revision: s.w.revs["caller"], NoAnswer: n%2 == 1, Content: map[string]any{"n": n}}
-	s.w.recording.Send("invoker0", m.Text(s.w.t))
+	m := harness.Message{ID: fmt.Sprintf("%032x", n), Action: "caller", Revision: s.w.Revisions["caller"], NoAnswer: n%2 == 1, Content: map[string]any{"n": n}}
+	s.w.Recording.Send("invoker0", m.Text(s.w.T))
 }
 
 // trim deletes the read messages from the broker.
 func (s *soak) trim() {
-	r := s.w.recording
+	r := s.w.Recording
 	for topic, until := range map[string]int64{"invoker0": r.Committed("invoker0"), "completed0": r.At("completed0"), "events": r.At("events")} {
 		if err := r.Delete(topic, until); err != nil {
-			s.w.t.Logf("the broker keeps read messages: %v", err)
+			s.w.T.Logf("the broker keeps read messages: %v", err)
 		}
 	}
 }
@@ -249,7 +249,7 @@ func (s *soak) measure() (l levels) {
 	l[files] = float64(len(open))
 	l[goroutines] = s.metric("go_goroutines")
 	for _, dir := range []string{"state", "processes"} {
-		_ = filepath.WalkDir(filepath.Join(s.w.dir, dir), func(path string, d fs.DirEntry, err error) error {
+		_ = filepath.WalkDir(filepath.Join(s.w.Dir, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return nil // gone meanwhile
 			}
@@ -288,32 +288,32 @@ func (s *soak) pages() (resident, ofFiles float64) {
 func (s *soak) report() {
 	resident, ofFiles := s.pages()
 	threads, _ := os.ReadDir(filepath.Join(s.proc(), "task"))
-	s.w.t.Logf("after %s: resident %.1f MiB, %.1f of them of files; %d threads; open files:\n%s\nsockets:\n%s\ndirectories (KiB):\n%s",
+	s.w.T.Logf("after %s: resident %.1f MiB, %.1f of them of files; %d threads; open files:\n%s\nsockets:\n%s\ndirectories (KiB):\n%s",
 		time.Since(s.began).Round(time.Second), resident, ofFiles, len(threads), output("ls", "-l", filepath.Join(s.proc(), "fd")),
-		output("sh", "-c", fmt.Sprintf("ss -tnpH | grep -w pid=%d", s.p.Cmd.Process.Pid)), output("du", "-k", filepath.Join(s.w.dir, "state"), filepath.Join(s.w.dir, "processes")))
+		output("sh", "-c", fmt.Sprintf("ss -tnpH | grep -w pid=%d", s.p.Cmd.Process.Pid)), output("du", "-k", filepath.Join(s.w.Dir, "state"), filepath.Join(s.w.Dir, "processes")))
 }
 
 // metric reads one number of /metrics, which is never 0.
 func (s *soak) metric(name string) float64 {
-	n := s.p.Admin.Metric(s.w.t, name, "")
+	n := s.p.Admin.Metric(s.w.T, name, "")
 	if n == 0 {
-		s.w.t.Errorf("/metrics has no %s", name)
+		s.w.T.Errorf("/metrics has no %s", name)
 	}
 	return n
 }
 
 // settle waits until all that was sent is answered.
 func (s *soak) settle() {
-	t := s.w.t
+	t := s.w.T
 	t.Helper()
-	s.w.recording.Flush()
-	end := s.w.recording.End("invoker0")
+	s.w.Recording.Flush()
+	end := s.w.Recording.End("invoker0")
 	check.AtLeast(t, end, s.sent, "end of the topic")
 	late := time.NewTimer(peertest.WaitLimit)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for at := int64(-1); ; {
-		position := s.w.recording.Committed("invoker0")
+		position := s.w.Recording.Committed("invoker0")
 		if position >= end {
 			return
 		}
@@ -331,13 +331,13 @@ func (s *soak) settle() {
 
 // finish ends the invoker, and checks that all is there.
 func (s *soak) finish() {
-	t := s.w.t
+	t := s.w.T
 	t.Helper()
 	s.settle()
 	s.p.Terminate(t)
-	check.AtLeast(t, s.w.recording.Completions(), s.sent, "completions for activations")
+	check.AtLeast(t, s.w.Recording.Completions(), s.sent, "completions for activations")
 	for _, n := range []int64{1, s.sent / 2, s.sent} {
-		check.That(t, s.w.record(fmt.Sprintf("%032x", n)) != nil, "activation %d", n)
+		check.That(t, s.w.StoredRecord(fmt.Sprintf("%032x", n)) != nil, "activation %d", n)
 	}
 	s.w.noStrays()
 }
