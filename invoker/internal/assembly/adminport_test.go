@@ -2,9 +2,7 @@ package assembly
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,44 +39,6 @@ func TestWellKnownLoginIsWarnedOf(t *testing.T) {
 			t.Errorf("host %q, password %q: /status has %q", c.host, c.password, s.Warnings)
 		}
 	}
-}
-
-// TestFloodOfRequestsAddsNoSeries: a client makes up methods, paths, queries, logins, hosts
-// and transaction ids. None of them becomes a metric's name or label.
-func TestFloodOfRequestsAddsNoSeries(t *testing.T) {
-	_, environ := deployment(t)
-	r := start(t, append(environ, "CONFIG_whisk_metrics_prometheusEnabled=true", "CONFIG_whisk_metrics_kamonEnabled=true"))
-	<-r.ready
-	methods := []string{"HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
-	flood := func(from, to int) {
-		for i := from; i < to; i++ {
-			for _, method := range []string{methods[i%len(methods)], fmt.Sprint("MADEUP", i), fmt.Sprint("get", i), "G!" + fmt.Sprint(i)} {
-				req, err := http.NewRequestWithContext(t.Context(), method, r.address, nil)
-				check.NoError(t, err)
-				req.URL.Path, req.URL.RawQuery = fmt.Sprintf("/ns%d/actions/a%d", i, i), fmt.Sprint("q=", i)
-				req.Host = fmt.Sprint("127.0.0.1:", i+1)
-				req.SetBasicAuth(fmt.Sprint("user", i), "x")
-				req.Header.Set("X-Request-ID", fmt.Sprint("id", i))
-				res, err := http.DefaultClient.Do(req)
-				check.NoError(t, err)
-				_ = res.Body.Close()
-			}
-		}
-	}
-	series := func() int {
-		status, text := get(t, r.address+"/metrics")
-		check.Equal(t, status, http.StatusOK)
-		for _, made := range []string{"MADEUP", "madeup", "get1", "ns1", "user1", "q=1"} {
-			check.That(t, !strings.Contains(text, made), "/metrics has %s", made)
-		}
-		return strings.Count(text, "\n")
-	}
-	flood(0, len(methods))
-	series()
-	before := series() // with that of reading the metrics itself
-	flood(len(methods), 500)
-	check.AtMost(t, series(), before, "lines at /metrics after 2,000 requests")
-	r.end(t)
 }
 
 // TestExpiredCertificateIsWarnedOf in the log and on /status; the port is served, because

@@ -1,68 +1,39 @@
-package assembly
+package assembly_test
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
 )
-
-const gpuFunction = `{"key":"gpu","value":true},{"key":"invoker-resources","value":["gpu"]},{"key":"rerun","value":true}`
-
-// host is one of several invokers with a simulated GPU each.
-type host struct {
-	running
-	engine *proxies
-}
-
-// startHost starts an invoker with an id of its own, until it is up.
-func (f *scheduling) startHost(id string) host {
-	f.Helper()
-	environ := append(f.environ, "CONFIG_whisk_gpu_state="+f.TempDir())
-	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", id}})
-	check.NoError(f, err)
-	h := host{engine: &proxies{t: f, all: map[container.ID]*proxied{}, died: make(chan container.ID)}}
-	h.running = start(f.T, environ, func(o *Options) { o.Config, o.Engine = cfg, h.engine })
-	f.until("invoker "+id+" is up", func() bool {
-		select {
-		case err := <-h.ended:
-			f.Fatalf("invoker %s ended: %v", id, err)
-		default:
-		}
-		return len(f.keys("invokers/"+id)) == 1
-	})
-	return h
-}
 
 // Functions stay on the host where they are warm. A function with more work than its host can
 // do is served by all hosts.
 func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
-	f.scheduler.SetLimit("guest", 1000)
-	var hosts []host
-	for _, id := range []string{"0", "1", "2"} {
-		hosts = append(hosts, f.startHost(id))
+	f.Scheduler.SetLimit("guest", 1000)
+	var hosts []*harness.Running
+	var engines []*proxies
+	for id := range 3 {
+		engines = append(engines, newProxies(t))
+		hosts = append(hosts, f.Start(id, engines[id].into))
 	}
 	made := func() (all []int) {
-		for _, h := range hosts {
-			all = append(all, h.engine.counts().made)
+		for _, e := range engines {
+			all = append(all, e.counts().made)
 		}
 		return all
 	}
-	var ids []activation.ID
+	var ids []string
 	for round := range 3 {
 		for n := range 12 {
-			ids = append(ids, f.invoke(f.function(fmt.Sprint("f", n), "1-aa", "0.0.1", gpuFunction, 256)))
+			ids = append(ids, f.invoke(f.function(fmt.Sprint("f", n), 256, "gpu")))
 		}
 		for _, id := range ids[len(ids)-12:] {
-			f.answered(id)
+			f.AwaitSlot(id)
 		}
 		f.until("a warmed key of each function", func() bool {
 			functions := map[string]bool{}
@@ -81,10 +52,10 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 		check.Less(check.Must(t), slices.Max(all), 12, "round %d: containers of the hosts %v", round, all)
 	}
 	hold, before := make(chan struct{}), made()
-	for _, h := range hosts {
-		h.engine.setRun(func() { <-hold })
+	for _, e := range engines {
+		e.setRun(func() { <-hold })
 	}
-	slow := f.function("slow", "1-aa", "0.0.1", gpuFunction, 256)
+	slow := f.function("slow", 256, "gpu")
 	for range 12 {
 		ids = append(ids, f.invoke(slow))
 	}
@@ -94,49 +65,13 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 	})
 	close(hold)
 	for _, id := range ids[len(ids)-12:] {
-		f.answered(id)
+		f.AwaitSlot(id)
 	}
 	for _, id := range ids {
 		f.recorded(id)
 	}
 	f.wantNothingLost()
 	for _, h := range hosts {
-		h.end(t)
+		h.End()
 	}
-}
-
-// Activations that a GPU host has not pulled go to another host. Activations that it has
-// pulled are still there after the host is killed and restarted.
-func TestSchedulerModeKillsAGPUHost(t *testing.T) {
-	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
-	killed := f.startVictim()
-	of := f.function("slow", "1-aa", "0.0.1", gpuFunction, 256)
-	var all []activation.ID
-	for range 6 {
-		all = append(all, f.invoke(of))
-	}
-	killed.awaitRuns(2)
-	other := f.startHost("1")
-	answered := map[activation.ID]bool{}
-	for len(answered) < 2 { // the first one pulls three before a run has ended
-		select {
-		case a := <-f.acks:
-			answered[a.ActivationID] = true
-		case <-time.After(peertest.WaitLimit):
-			seen, _ := f.scheduler.Seen()
-			t.Fatalf("%d are answered; the scheduler saw %+v", len(answered), seen)
-		}
-	}
-	killed.kill()
-	first := f.start()
-	for _, id := range all {
-		if !answered[id] {
-			f.answered(id)
-		}
-		if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
-			t.Errorf("record %+v", rec.Response)
-		}
-	}
-	first.end(t)
-	other.end(t)
 }

@@ -1,51 +1,13 @@
 package assembly
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
-
-// While Kafka is away /ping fails; when Kafka is back it succeeds by itself.
-func TestPingFailsWhileKafkaIsAway(t *testing.T) {
-	data := t.TempDir()
-	b, err := broker.Start(data, 0, quiet)
-	check.NoError(t, err)
-	joined(t, b)
-	_, environ := deployment(t)
-	r := start(t, append(environ, "KAFKA_HOSTS="+b.Addr()), func(o *Options) { o.silence = time.Millisecond })
-	<-r.ready
-	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
-	b.Close()
-	awaitResponse(t, r.address+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: ")
-	b, err = broker.Start(data, peertest.PortOf(t, b.Addr()), quiet)
-	check.NoError(t, err)
-	defer b.Close()
-	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
-	r.end(t)
-}
-
-// Without the health topic controllers receive no ping. /ping then fails at once, with a status
-// that readiness probes take for "not ready", and succeeds after the topic is made.
-func TestPingFailsWithoutTheHealthTopic(t *testing.T) {
-	b := newBroker(t)
-	bus, err := broker.Dial([]string{b.Addr()}, quiet)
-	check.NoError(t, err)
-	defer bus.Close()
-	_, environ := deployment(t)
-	r := start(t, append(environ, "KAFKA_HOSTS="+b.Addr()))
-	<-r.ready
-	awaitResponse(t, r.address+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: controllers receive no ping")
-	check.NoError(t, bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}))
-	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
-	r.end(t)
-}
 
 func TestKafkaIsAwayAfterAWhile(t *testing.T) {
 	now := time.Now()

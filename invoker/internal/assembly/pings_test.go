@@ -1,10 +1,7 @@
 package assembly
 
 import (
-	"bytes"
 	"context"
-	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -118,59 +115,4 @@ func (p *latePings) Enable(context.Context) error {
 	<-p.release
 	p.set(true)
 	return nil
-}
-
-// TestOperatorSwitchesPings: POST /disable and /enable reach the controllers.
-func TestOperatorSwitchesPings(t *testing.T) {
-	bus, environ := deployment(t)
-	pings := subscribe(t, bus)
-	r := start(t, environ)
-	await(t, pings, `"isEnabled":true`)
-	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong") // the first ping may leave a moment before
-	for _, s := range []struct{ path, want, ping string }{
-		{"/disable", " is now disabled.", `"isEnabled":false`},
-		{"/disable", " is already disabled.", ""},
-		{"/enable", " is now enabled.", `"isEnabled":true`},
-		{"/enable", " is already enabled.", `"isEnabled":true`},
-	} {
-		if body := post(t, r.address+s.path); !strings.HasSuffix(body, s.want) {
-			t.Errorf("%s: %q; want %q", s.path, body, s.want)
-		}
-		if s.ping != "" {
-			await(t, pings, s.ping)
-		}
-	}
-	r.end(t)
-	await(t, pings, `"isEnabled":false`)
-}
-
-// TestDisabledBeforeItIsReady: an invoker that is disabled while it starts stays
-// disabled, and begins when it is enabled.
-func TestDisabledBeforeItIsReady(t *testing.T) {
-	bus, environ := deployment(t)
-	couch, _, open := lockedDatabase(t)
-	pings := subscribe(t, bus)
-	r := start(t, append(environ, couch...))
-	for _, want := range []string{"invoker0 is now disabled.", "invoker0 is already disabled."} {
-		if got := post(t, r.address+"/disable"); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	open()
-	<-r.ready
-	if ping := <-pings; !bytes.Contains(ping, []byte(`"isEnabled":false`)) {
-		t.Errorf("the first ping is %s", ping)
-	}
-	if got := post(t, r.address+"/enable"); got != "invoker0 is now enabled." {
-		t.Error(got)
-	}
-	await(t, pings, `"isEnabled":true`)
-	r.end(t)
-}
-
-// post sends a request, and returns the answer.
-func post(t *testing.T, address string) string {
-	t.Helper()
-	_, body := request(t, http.MethodPost, address)
-	return body
 }

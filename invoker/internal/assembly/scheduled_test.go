@@ -1,8 +1,7 @@
-package assembly
+package assembly_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,36 +11,36 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
 )
 
 // The whole life of a container: cold, warm, paused, resumed, with its keys.
 func TestSchedulerModeFromColdToResumed(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_containerPool_userMemory=256m") // for one, whatever is ordered
 	r := f.start()
-	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	hello := f.function("hello", 256)
 	first := f.invoke(hello)
 	f.succeeded(first)
-	existing := f.keys("namespace/guest/guest/hello/1-aa/invoker0/container/")
+	existing := f.keys("namespace/guest/guest/hello/" + f.Revisions["hello"] + "/invoker0/container/")
 	if len(existing) != 1 {
 		t.Fatalf("keys %v", existing)
 	}
-	f.answered(f.invoke(hello))
+	f.AwaitSlot(f.invoke(hello))
 	check.Equal(t, f.engine.counts().made, 1, "after a warm call")
 	f.until("a warmed key", func() bool {
-		return len(f.keys("warmed/guest/guest/hello/1-aa/invoker/0/container/")) == 1 && len(f.keys("namespace/")) == 0
+		return len(f.keys("warmed/guest/guest/hello/"+f.Revisions["hello"]+"/invoker/0/container/")) == 1 && len(f.keys("namespace/")) == 0
 	})
-	f.answered(f.invoke(hello))
+	f.AwaitSlot(f.invoke(hello))
 	check.Equal(t, f.engine.counts().made, 1)
 	check.Equal(t, f.engine.counts().resumed, 1)
 	f.until("the warmed key is gone", func() bool { return len(f.keys("warmed/")) == 0 })
 	f.until("an ack of each creation", func() bool {
-		seen, _ := f.scheduler.Seen()
+		seen, _ := f.Scheduler.Seen()
 		return len(seen.Acks) == len(seen.Creations)
 	})
 	f.wantNothingLost()
-	r.end(t)
+	r.End()
 	if keys := f.keys("invokers/"); len(keys) != 0 {
 		t.Errorf("after the end: %v", keys)
 	}
@@ -53,38 +52,38 @@ func TestSchedulerModeIdleContainersMakeWay(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 hour", "CONFIG_whisk_containerPool_userMemory=512 m")
 	r := f.start()
 	for n := range 5 {
-		f.answered(f.invoke(f.function(fmt.Sprint("f", n), "1-a", "0.0.1", "", 256)))
+		f.AwaitSlot(f.invoke(f.function(fmt.Sprint("f", n), 256)))
 	}
 	check.Equal(t, f.engine.counts(), counts{made: 5, removed: 3})
-	r.end(t)
+	r.End()
 }
 
 func TestSchedulerModeManyAtOnce(t *testing.T) {
 	f := newScheduling(t)
-	f.scheduler.SetLimit("guest", 5)
+	f.Scheduler.SetLimit("guest", 5)
 	r := f.start()
 	f.engine.setRun(func() { <-time.After(20 * time.Millisecond) })
-	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
-	var all []activation.ID
+	hello := f.function("hello", 256)
+	var all []string
 	for range 60 {
 		all = append(all, f.invoke(hello))
 	}
 	for _, id := range all {
-		f.answered(id)
+		f.AwaitSlot(id)
 	}
 	f.until("everything is paused", func() bool { return len(f.keys("namespace/")) == 0 })
 	again := f.invoke(hello) // the keys are gone: a new container is ordered
-	f.answered(again)
+	f.AwaitSlot(again)
 	for _, id := range append(all, again) {
 		f.recorded(id)
 	}
-	seen, _ := f.scheduler.Seen()
+	seen, _ := f.Scheduler.Seen()
 	// On a busy machine a scheduler orders more than its limit, because it counts its orders
 	// late. The invoker's memory bounds the number.
 	check.AtMost(t, seen.MostContainers, 8)
 	check.Equal(t, seen.Lost, 0)
 	check.Equal(t, seen.Unparsed, 0)
-	r.end(t)
+	r.End()
 }
 
 func TestSchedulerModeRefusals(t *testing.T) {
@@ -93,15 +92,15 @@ func TestSchedulerModeRefusals(t *testing.T) {
 	f.engine.create = func(container.Spec) error {
 		return &container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull container image 'x'."}
 	}
-	f.invoke(f.function("hello", "1-aa", "0.0.1", "", 256))
+	f.invoke(f.function("hello", 256))
 	has := func(what activation.CreationError) func(fakescheduler.Ack) bool {
 		return func(a fakescheduler.Ack) bool { return a.Error == what }
 	}
 	f.until("the ack of an image that is not there", func() bool {
-		seen, _ := f.scheduler.Seen()
+		seen, _ := f.Scheduler.Seen()
 		return slices.ContainsFunc(seen.Acks, has(activation.BlackboxFailed)) && len(seen.Failures) == 1
 	})
-	seen, _ := f.scheduler.Seen()
+	seen, _ := f.Scheduler.Seen()
 	if !strings.Contains(seen.Failures[0].Reason, "Failed to pull container image") {
 		t.Errorf("failure %+v", seen.Failures[0])
 	}
@@ -111,124 +110,96 @@ func TestSchedulerModeRefusals(t *testing.T) {
 	// All of the memory is in use: the next one is refused, and served when there is some.
 	hold := make(chan struct{})
 	f.engine.setRun(func() { <-hold })
-	big := f.invoke(f.function("big", "1-aa", "0.0.1", "", 1792))
+	big := f.invoke(f.function("big", 1792))
 	f.until("big has its container", func() bool { return len(f.keys("namespace/guest/guest/big/")) == 1 })
-	other := f.function("other", "1-aa", "0.0.1", "", 256)
+	other := f.function("other", 256)
 	one := f.invoke(other)
 	f.until("the memory is all in use", func() bool { return len(f.keys("namespace/guest/guest/other/")) == 1 })
 	close(hold)
-	f.answered(big)
-	f.answered(one)
-	if seen, _ := f.scheduler.Seen(); seen.Unparsed != 0 {
+	f.AwaitSlot(big)
+	f.AwaitSlot(one)
+	if seen, _ := f.Scheduler.Seen(); seen.Unparsed != 0 {
 		t.Errorf("unparsed %d", seen.Unparsed)
 	}
 	f.wantMetrics(r, `gpuwhisk_scheduler_creations_total{class="failed",outcome="BlackBoxError"} `,
 		`counter_invoker_creation_counter_total{error="BlackBoxError",state="failed"} `, "gpuwhisk_scheduler_pulled_total 2",
 		"histogram_invoker_containerPoolMemory_max_counter_count ", "counter_scheduler_keepAlive_counter_total{leaseId=")
-	r.end(t)
+	r.End()
 }
 
 // wantMetrics holds that metrics are there, the original's too.
-func (f *scheduling) wantMetrics(r running, want ...string) {
-	f.Helper()
-	got := f.ask(r, http.MethodGet, "/metrics")
+func (f *scheduling) wantMetrics(r *harness.Running, want ...string) {
+	f.T.Helper()
+	got := string(r.Admin.Do(f.T, http.MethodGet, "/metrics"))
 	for _, w := range want {
 		if !strings.Contains(got, "\n"+w) {
-			f.Errorf("/metrics has no %s", w)
+			f.T.Errorf("/metrics has no %s", w)
 		}
 	}
-	if f.Failed() {
-		f.Log(got)
+	if f.T.Failed() {
+		f.T.Log(got)
 	}
-}
-
-// Fetched activations that have not ended belong to the next process: they run, or are
-// answered as interrupted.
-func TestSchedulerModeKeepsWhatWasFetched(t *testing.T) {
-	f := newScheduling(t, "CONFIG_whisk_gpu_drainDeadline=1 millisecond")
-	r := f.start()
-	began, hold := make(chan struct{}, 1), make(chan struct{})
-	f.engine.setRun(func() { began <- struct{}{}; <-hold })
-	id := f.invoke(f.function("hello", "1-aa", "0.0.1", `{"key":"rerun","value":true}`, 256))
-	<-began
-	r.end(t)
-	close(hold)
-	f.engine.setRun(nil)
-	r = f.start()
-	f.succeeded(id)
-	r.end(t)
 }
 
 func TestSchedulerModeDisableAndEnable(t *testing.T) {
 	f := newScheduling(t)
 	r := f.start()
-	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
-	f.answered(f.invoke(hello))
+	hello := f.function("hello", 256)
+	f.AwaitSlot(f.invoke(hello))
 	f.post(r, "/disable", "invoker0 is now disabled.")
 	f.until("down, without a container", func() bool {
-		return f.health().Status == activation.Down && len(f.keys("namespace/"))+len(f.keys("warmed/")) == 0
+		return f.status() == activation.Down && len(f.keys("namespace/"))+len(f.keys("warmed/")) == 0
 	})
-	if got := f.ask(r, http.MethodGet, "/pool/count"); got != "0" {
+	if got := string(r.Admin.Do(t, http.MethodGet, "/pool/count")); got != "0" {
 		t.Errorf("/pool/count is %q", got)
 	}
 	f.post(r, "/enable", "invoker0 is now enabled.")
-	f.until("up", func() bool { return f.health().Status == activation.Up })
-	f.answered(f.invoke(hello))
-	r.end(t)
+	f.until("up", func() bool { return f.status() == activation.Up })
+	f.AwaitSlot(f.invoke(hello))
+	r.End()
 }
 
-func (f *scheduling) post(r running, path, want string) {
-	f.Helper()
-	if got := f.ask(r, http.MethodPost, path); got != want {
-		f.Errorf("%s: %q, want %q", path, got, want)
+func (f *scheduling) post(r *harness.Running, path, want string) {
+	f.T.Helper()
+	if got := string(r.Admin.Do(f.T, http.MethodPost, path)); got != want {
+		f.T.Errorf("%s: %q, want %q", path, got, want)
 	}
-}
-
-// ask sends a request to the invoker's HTTP port.
-func (f *scheduling) ask(r running, method, path string) string {
-	f.Helper()
-	req, err := http.NewRequest(method, r.address+path, nil)
-	check.NoError(f, err)
-	req.SetBasicAuth("invoker.user", "invoker.pass")
-	res, err := http.DefaultClient.Do(req)
-	check.NoError(f, err)
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	check.NoError(f, err)
-	return string(text)
 }
 
 // An update retires the queue of the old revision. Its containers leave the queue at once, as
 // in the original, and the queue's remaining activations are given up after they have waited
 // too long.
 func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
-	queue := memoryqueue.Defaults()
-	queue.Drop, queue.Retention = 100*time.Millisecond, 5*time.Second
-	f := newSchedulingOf(t, queue)
-	f.scheduler.SetLimit("guest", 4)
+	f := newSchedulingOf(t, func(c *fakescheduler.Config) {
+		harness.Patient(c)
+		c.Queue.Drop, c.Queue.Retention = 100*time.Millisecond, 5*time.Second
+	})
+	f.Scheduler.SetLimit("guest", 4)
 	r := f.start()
 	f.engine.setRun(func() { <-time.After(10 * time.Millisecond) })
-	var all []activation.ID
-	old := f.function("hello", "1-aa", "0.0.1", "", 256)
+	var all []string
+	old := f.function("hello", 256)
 	for range 10 {
 		all = append(all, f.invoke(old))
 	}
-	f.answered(all[0])
-	newer := f.function("hello", "2-bb", "0.0.2", "", 256)
-	check.NoError(t, f.scheduler.Update(newer))
+	f.AwaitSlot(all[0])
+	oldRevision := f.Revisions["hello"]
+	f.version = "0.0.2"
+	newer := f.function("hello", 256)
+	check.NoError(t, f.Scheduler.Update(f.Function(newer)))
 	for range 10 {
 		all = append(all, f.invoke(newer))
 	}
 	for _, id := range all[1:] {
-		f.answered(id)
+		f.AwaitSlot(id)
 	}
 	f.until("the old containers are gone", func() bool {
-		return len(f.keys("namespace/guest/guest/hello/1-aa/"))+len(f.keys("warmed/guest/guest/hello/1-aa/")) == 0
+		return len(f.keys("namespace/guest/guest/hello/"+oldRevision+"/"))+len(f.keys("warmed/guest/guest/hello/"+oldRevision+"/")) == 0
 	})
-	if seen, _ := f.scheduler.Seen(); seen.Lost != 0 {
+	if seen, _ := f.Scheduler.Seen(); seen.Lost != 0 {
 		t.Errorf("lost %d", seen.Lost)
 	}
-	r.end(t)
+	r.End()
 }
 
 // The creation of a GPU function opens a slot for pulling, not a container. Pulled activations
@@ -236,44 +207,44 @@ func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
 func TestSchedulerModePullsForGPUs(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
 	r := f.start()
-	if h := f.health(); !slices.Equal(h.Tags, []string{"gpu"}) {
+	if h, _ := f.Health(0); !slices.Equal(h.Tags, []string{"gpu"}) {
 		t.Errorf("tags %q", h.Tags)
 	}
 	f.engine.setRun(func() { <-time.After(5 * time.Millisecond) })
-	onGPU := f.function("gpu", "1-aa", "0.0.1", `{"key":"gpu","value":true},{"key":"invoker-resources","value":["gpu"]}`, 256)
-	var all []activation.ID
+	onGPU := f.function("gpu", 256, "gpu")
+	var all []string
 	for range 40 {
 		all = append(all, f.invoke(onGPU))
 	}
 	for _, id := range all {
 		f.succeeded(id)
 	}
-	seen, _ := f.scheduler.Seen()
+	seen, _ := f.Scheduler.Seen()
 	check.AtMost(t, seen.MostContainers, 3)
 	f.wantNothingLost()
 	f.until("its slots end", func() bool { return len(f.keys("namespace/")) == 0 })
-	r.end(t)
+	r.End()
 }
 
 // Without a lease the keys are gone; they come back by themselves, and no call is lost.
 func TestSchedulerModeOutlivesItsLease(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 minute")
 	r := f.start()
-	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
-	f.answered(f.invoke(hello))
+	hello := f.function("hello", 256)
+	f.AwaitSlot(f.invoke(hello))
 	before := f.keys("namespace/")
-	_, old := f.etcd.Health(t, invoker0)
-	if _, err := f.etcd.Revoke(t.Context(), old); err != nil {
+	_, old := f.Health(0)
+	if _, err := f.Keys.Revoke(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	f.until("the keys are back on another lease", func() bool {
-		_, lease := f.etcd.Health(t, invoker0)
+		_, lease := f.Health(0)
 		return lease != 0 && lease != old && slices.Equal(f.keys("namespace/"), before)
 	})
-	f.answered(f.invoke(hello))
+	f.AwaitSlot(f.invoke(hello))
 	check.Equal(t, f.engine.counts().made, 1)
 	f.wantMetrics(r, "gpuwhisk_etcd_leases_regained_total 1", "gpuwhisk_scheduler_waiting_creations 0")
-	r.end(t)
+	r.End()
 }
 
 // Calls of several functions, while their containers are paused, evicted and drained
@@ -283,11 +254,11 @@ func TestSchedulerModeLosesNothing(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=20 milliseconds", "CONFIG_whisk_containerPool_userMemory=1024 m")
 	r := f.start()
 	f.engine.setRun(func() { <-time.After(time.Millisecond) })
-	var functions []fakescheduler.Function
+	var functions []string
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		functions = append(functions, f.function(name, "1-aa", "0.0.1", "", 256))
+		functions = append(functions, f.function(name, 256))
 	}
-	var all []activation.ID
+	var all []string
 	for i := range 1000 {
 		all = append(all, f.invoke(functions[(i*i)%len(functions)]))
 		switch {
@@ -300,37 +271,37 @@ func TestSchedulerModeLosesNothing(t *testing.T) {
 		}
 	}
 	for _, id := range all {
-		f.answered(id)
+		f.AwaitSlot(id)
 	}
 	for _, of := range functions {
-		f.answered(f.invoke(of))
+		f.AwaitSlot(f.invoke(of))
 	}
 	f.wantNothingLost()
 	for _, id := range all {
 		f.recorded(id)
 	}
 	f.until("an ack of each creation", func() bool {
-		seen, _ := f.scheduler.Seen()
+		seen, _ := f.Scheduler.Seen()
 		return len(seen.Acks) == len(seen.Creations)
 	})
-	r.end(t)
+	r.End()
 }
 
 // The limits of a namespace are read once, and an action that exceeds them is answered
 // in their words.
 func TestSchedulerModeLimitsOfTheNamespace(t *testing.T) {
 	f := newScheduling(t)
-	f.limits = `{"_id":"guest/limits","maxActionMemory":256}`
+	f.DB.Store(t, harness.Names.Subjects, "guest/limits", []byte(`{"maxActionMemory":256}`))
 	r := f.start()
-	id := f.invoke(f.function("large", "1-aa", "0.0.1", "", 384))
-	a := f.answered(id)
+	id := f.invoke(f.function("large", 384))
+	a := f.ack(id)
 	check.That(check.Must(t), a.Record != nil, "ack %+v", a)
 	check.Equal(t, a.Record.Response.StatusCode, activation.StatusDeveloperError)
 	check.Contains(t, string(a.Record.Response.Result), "memory size 384 MB exceeds allowed threshold of 256 MB")
-	f.answered(f.invoke(f.function("small", "1-aa", "0.0.1", "", 256)))
-	seen, _ := f.scheduler.Seen()
+	f.AwaitSlot(f.invoke(f.function("small", 256)))
+	seen, _ := f.Scheduler.Seen()
 	if seen.Unparsed != 0 {
 		t.Errorf("unparsed %d", seen.Unparsed)
 	}
-	r.end(t)
+	r.End()
 }

@@ -1,17 +1,12 @@
-package assembly
+package assembly_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,213 +14,104 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
 )
 
-// scheduling is a deployment in scheduler mode: etcd, a scheduler, Kafka, a database,
-// and an engine whose containers are servers of this process.
-type scheduling struct {
-	*testing.T
-	cluster   activation.Cluster
-	environ   []string
-	scheduler *fakescheduler.Scheduler
-	config    fakescheduler.Config
-	etcd      *fakescheduler.Keys
-	engine    *proxies
-	acks      chan activation.Ack
-	next      int
-	early     map[activation.ID]activation.Ack
-
-	mu      sync.Mutex
-	records map[activation.ID]*activation.Record
-	actions map[string]string // documents
-	limits  string            // of the namespace; empty: none
-	width   int               // concurrency of actions; 0: 1
+// whole is a deployment with an engine whose containers are servers of this process.
+type whole struct {
+	*harness.Deployment
+	engine *proxies
 }
 
-const schedulingManifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"p","name":"node","tag":"1"}}]},"blackboxes":[{"prefix":"p","name":"dockerskeleton"}]}`
+// start runs the invoker, until it is ready.
+func (f *whole) start() *harness.Running {
+	f.T.Helper()
+	return f.Start(0, f.engine.into)
+}
+
+// scheduling is a whole deployment in scheduler mode.
+type scheduling struct {
+	whole
+	// Of the actions that function stores.
+	width   int    // concurrency; 0 means 1
+	version string // empty means 0.0.1
+}
 
 func newScheduling(t *testing.T, more ...string) *scheduling {
 	t.Helper()
-	queue := memoryqueue.Defaults()
-	queue.Retention = time.Hour // nothing is given up because a machine is slow
-	return newSchedulingOf(t, queue, more...)
+	return newSchedulingOf(t, harness.Patient, more...)
 }
 
-// newSchedulingOf is newScheduling with other settings of queues.
-func newSchedulingOf(t *testing.T, queue memoryqueue.Settings, more ...string) *scheduling {
+// newSchedulingOf is newScheduling with other settings of the scheduler.
+func newSchedulingOf(t *testing.T, change func(*fakescheduler.Config), more ...string) *scheduling {
 	t.Helper()
-	addr := peertest.NeedEtcd(t)
-	bus, environ := deployment(t)
-	f := &scheduling{
-		T: t, cluster: activation.Cluster(fmt.Sprintf("c%d", time.Now().UnixNano())), acks: make(chan activation.Ack, 1000),
-		records: map[activation.ID]*activation.Record{}, actions: map[string]string{}, early: map[activation.ID]activation.Ack{},
-		engine: &proxies{t: t, all: map[container.ID]*proxied{}, died: make(chan container.ID)},
-	}
-	couch := httptest.NewServer(http.HandlerFunc(f.database))
-	t.Cleanup(couch.Close)
-	u, err := url.Parse(couch.URL)
-	check.NoError(t, err)
-	host, port, err := net.SplitHostPort(u.Host)
-	check.NoError(t, err)
-	f.environ = append(slices.DeleteFunc(environ, func(v string) bool {
-		return strings.HasPrefix(v, "RUNTIMES") || strings.Contains(v, "couchdb_host") || strings.Contains(v, "couchdb_port") || strings.Contains(v, "gpu_devices")
-	}), "RUNTIMES_MANIFEST="+schedulingManifest, "CONFIG_whisk_couchdb_host="+host, "CONFIG_whisk_couchdb_port="+port,
-		"CONFIG_whisk_etcd_hosts="+addr, "CONFIG_whisk_etcd_lease_timeout=10", "CONFIG_whisk_etcd_pool_threads=10",
-		"CONFIG_whisk_cluster_name="+string(f.cluster), "CONFIG_whisk_containerProxy_timeouts_pauseGrace=500 milliseconds",
-		"CONFIG_whisk_containerPool_userMemory=2048 m", "CONFIG_whisk_containerPool_memorySyncInterval=100 milliseconds")
-	if !slices.ContainsFunc(more, func(v string) bool { return strings.Contains(v, "gpu_simulated") }) {
-		f.environ = append(f.environ, "CONFIG_whisk_gpu_devices=none")
-	}
-	f.environ = append(f.environ, more...)
-	check.NoError(t, bus.CreateTopics(t.Context(), []broker.Topic{{Name: "completed0", Retention: time.Hour}}))
-	fakescheduler.Follow(t, bus, "completed0", func(m []byte) {
-		if a, err := activation.DecodeAck(m); err == nil {
-			f.acks <- a
-		}
-	})
-	m, err := activation.ParseManifest([]byte(schedulingManifest), activation.ManifestOptions{})
-	check.NoError(t, err)
-	kafka := ""
-	for _, v := range environ {
-		if rest, ok := strings.CutPrefix(v, "KAFKA_HOSTS="); ok {
-			kafka = rest
-		}
-	}
-	f.etcd = fakescheduler.OpenKeys(t, addr, f.cluster)
-	// A creation that finds no invoker for a moment counts for the namespace until the time of
-	// its job is over. A queue that is at the limit and has no container fails its waiting
-	// activations.
-	f.config = fakescheduler.Config{
-		Cluster: f.cluster, Etcd: addr, Kafka: kafka, Manifest: m, Log: slog.New(slog.DiscardHandler),
-		Queue: queue, Job: time.Hour, NamespaceLimit: 10000,
-	}
-	if f.scheduler, err = fakescheduler.New(f.config); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.scheduler.Kill() })
+	f := &scheduling{whole: whole{engine: newProxies(t), Deployment: harness.Deploy(t, harness.Parts{Scheduler: change,
+		Settings: append([]string{"CONFIG_whisk_containerProxy_timeouts_pauseGrace=500 milliseconds",
+			"CONFIG_whisk_containerPool_memorySyncInterval=100 milliseconds"}, more...)})}}
+	f.Unique = ""
+	t.Cleanup(func() { check.Equal(t, len(f.Store.Repeated()), 0, "two records of %v", f.Store.Repeated()) })
 	return f
 }
 
-// database is CouchDB as far as invokers use it.
-func (f *scheduling) database(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch path := r.URL.Path; {
-	case r.Method == http.MethodGet && strings.HasPrefix(path, "/whisks/") && f.actions[strings.TrimPrefix(path, "/whisks/")] != "":
-		_, _ = w.Write([]byte(f.actions[strings.TrimPrefix(path, "/whisks/")]))
-	case r.Method == http.MethodGet && strings.HasPrefix(path, "/whisks/") && !strings.Contains(path, "_design"):
-		http.Error(w, `{"error":"not_found","reason":"missing"}`, http.StatusNotFound)
-	case strings.HasSuffix(path, "/guest/limits") && f.limits != "":
-		_, _ = w.Write([]byte(f.limits))
-	case strings.HasSuffix(path, "/_bulk_docs"):
-		var in struct{ Docs []json.RawMessage }
-		_ = json.NewDecoder(r.Body).Decode(&in)
-		var out []string
-		for _, doc := range in.Docs {
-			var id struct {
-				ID string `json:"_id"`
-			}
-			_ = json.Unmarshal(doc, &id)
-			if rec, err := activation.DecodeRecord(doc); err == nil {
-				if f.records[rec.ActivationID] != nil {
-					f.Errorf("two records of %s", rec.ActivationID)
-				}
-				f.records[rec.ActivationID] = rec
-			}
-			out = append(out, fmt.Sprintf(`{"ok":true,"id":%q,"rev":"1-a"}`, id.ID))
-		}
-		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write([]byte("[" + strings.Join(out, ",") + "]"))
-	default:
-		_, _ = w.Write([]byte(`{"total_rows":0,"offset":0,"rows":[]}`))
+// function stores an action, and returns its name.
+func (f *scheduling) function(name string, memory int, annotations ...string) string {
+	f.T.Helper()
+	a := harness.Action{Name: name, Kind: "nodejs:20", Code: "x", Timeout: time.Minute, Concurrency: f.width, MemoryMB: memory, Version: f.version, Annotations: map[string]any{}}
+	for _, key := range annotations {
+		a.Annotations[key] = true
 	}
-}
-
-// function puts an action into the database. exec is its exec without its code.
-func (f *scheduling) function(name, revision, version, annotations string, memory int) fakescheduler.Function {
-	limits := fmt.Sprintf(`{"concurrency":%d,"logs":0,"memory":%d,"timeout":60000}`, max(f.width, 1), memory)
-	head := fmt.Sprintf(`"annotations":[%s],"limits":%s,"name":%q,"namespace":"guest","parameters":[],"publish":false,"updated":1717990000000,"version":%q`, annotations, limits, name, version)
-	f.mu.Lock()
-	f.actions["guest/"+name] = fmt.Sprintf(`{"_id":"guest/%s","_rev":%q,"entityType":"action","exec":{"binary":false,"kind":"nodejs:20","code":"x"},%s}`, name, revision, head)
-	f.mu.Unlock()
-	return fakescheduler.Function{
-		Queue:    activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: name, Version: version}, revision),
-		MetaData: activation.NewActionMetaData(json.RawMessage(`{"exec":{"binary":false,"kind":"nodejs:20"},` + head + `}`)),
+	if slices.Contains(annotations, "gpu") {
+		a.Annotations["invoker-resources"] = []string{"gpu"}
 	}
+	f.Put(a)
+	return name
 }
 
-// invoke gives the scheduler an activation of a function.
-func (f *scheduling) invoke(of fakescheduler.Function) activation.ID {
-	f.Helper()
-	f.next++
-	m := &activation.Message{
-		TransID: activation.NewTransID("t", time.Now().UnixMilli(), false), Action: of.Queue.Action, Revision: of.Queue.Revision,
-		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s")},
-		ActivationID: activation.ID(fmt.Sprintf("%032x", f.next)), Controller: "0", Blocking: true, Content: json.RawMessage(`{}`),
-	}
-	check.NoError(f, f.scheduler.CreateQueue(f.Context(), of))
-	check.NoError(f, f.scheduler.Invoke(f.Context(), m))
-	return m.ActivationID
+// invoke gives the scheduler an activation of an action.
+func (f *scheduling) invoke(action string) string {
+	f.T.Helper()
+	return f.Invoke(1, harness.Message{Action: action})[0]
 }
 
-// answered waits for the completion of an activation.
-func (f *scheduling) answered(id activation.ID) activation.Ack {
-	f.Helper()
-	late := time.After(peertest.WaitLimit)
-	for {
-		if a, ok := f.early[id]; ok {
-			delete(f.early, id)
-			return a
-		}
-		select {
-		case a := <-f.acks:
-			f.early[a.ActivationID] = a
-		case <-late:
-			seen, _ := f.scheduler.Seen()
-			f.Fatalf("%s is not answered; the scheduler saw %+v", id, seen)
-		}
-	}
+// ack blocks until the completion of an activation.
+func (f *scheduling) ack(id string) (a activation.Ack) {
+	f.T.Helper()
+	f.AwaitSlot(id)
+	records, _ := f.Recording.All()
+	i := slices.IndexFunc(records, func(r harness.Record) bool { return r.FreesSlot() && r.ActivationID() == id })
+	a, err := activation.DecodeAck([]byte(records[i].Value))
+	check.NoError(f.T, err)
+	return a
 }
 
-// recorded waits for a record.
-func (f *scheduling) recorded(id activation.ID) (r *activation.Record) {
-	f.Helper()
-	f.until("record of "+string(id), func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		r = f.records[id]
-		return r != nil
-	})
-	return r
+// recorded blocks until the record of an activation is stored.
+func (f *scheduling) recorded(id string) *activation.Record {
+	f.T.Helper()
+	return f.DB.AwaitRecord(f.T, activation.ID(id))
 }
 
-// succeeded waits for the completion and the record of an activation that
-// succeeds.
-func (f *scheduling) succeeded(id activation.ID) {
-	f.Helper()
-	check.Equal(f, f.answered(id).SystemError, false)
-	check.Equal(f, f.recorded(id).Response.StatusCode, activation.StatusSuccess)
+// succeeded blocks until the completion and the record of an activation that succeeds.
+func (f *scheduling) succeeded(id string) {
+	f.T.Helper()
+	check.Equal(f.T, f.ack(id).SystemError, false)
+	check.Equal(f.T, f.recorded(id).Response.StatusCode, activation.StatusSuccess)
 }
 
 // wantNothingLost fails if an activation was lost, if the scheduler ended one, or if the
 // scheduler could not read a message of the invoker.
 func (f *scheduling) wantNothingLost() {
-	f.Helper()
-	seen, _ := f.scheduler.Seen()
-	check.Equal(f, seen.Lost, 0)
-	check.Equal(f, seen.Unparsed, 0)
-	check.Equal(f, len(seen.Failures), 0, "%+v", seen.Failures)
+	f.T.Helper()
+	seen, _ := f.Scheduler.Seen()
+	check.Equal(f.T, seen.Lost, 0)
+	check.Equal(f.T, seen.Unparsed, 0)
+	check.Equal(f.T, len(seen.Failures), 0, "%+v", seen.Failures)
 }
 
-// until polls, since etcd is another process.
 func (f *scheduling) until(what string, ok func() bool) {
-	f.Helper()
-	peertest.Until(f, what, func() string {
+	f.T.Helper()
+	f.Until(what, func() string {
 		if ok() {
 			return ""
 		}
@@ -235,33 +121,14 @@ func (f *scheduling) until(what string, ok func() bool) {
 
 // keys lists the cluster's keys in etcd below a path, without the cluster's name.
 func (f *scheduling) keys(below string) []string {
-	f.Helper()
-	return slices.Sorted(maps.Keys(f.etcd.Below(f, below)))
+	f.T.Helper()
+	return slices.Sorted(maps.Keys(f.KeysBelow(below)))
 }
 
-// health is the invoker's record.
-func (f *scheduling) health() activation.Health {
-	h, _ := f.etcd.Health(f, invoker0)
-	return h
-}
-
-// invoker0 is the invoker that start and startVictim run.
-var invoker0 = activation.Instance{ID: 0}
-
-// start runs the invoker, until it is up.
-func (f *scheduling) start(change ...func(*Options)) running {
-	f.Helper()
-	change = append([]func(*Options){func(o *Options) { o.Engine = f.engine }}, change...)
-	r := start(f.T, f.environ, change...)
-	f.until("the invoker is up", func() bool {
-		select {
-		case err := <-r.ended:
-			f.Fatalf("the invoker ended: %v", err)
-		default:
-		}
-		return f.health().Status == activation.Up
-	})
-	return r
+// status is the invoker's state as schedulers see it.
+func (f *scheduling) status() activation.HealthStatus {
+	h, _ := f.Health(0)
+	return h.Status
 }
 
 // proxies is an engine whose containers are servers of this process.
@@ -278,6 +145,12 @@ type proxies struct {
 
 // counts are how many containers were made, paused, resumed and removed.
 type counts struct{ made, paused, resumed, removed int }
+
+func newProxies(t testing.TB) *proxies {
+	return &proxies{t: t, all: map[container.ID]*proxied{}, died: make(chan container.ID)}
+}
+
+func (p *proxies) into(o *assembly.Options) { o.Engine = p }
 
 type proxied struct{ *httptest.Server }
 

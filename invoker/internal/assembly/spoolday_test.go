@@ -24,10 +24,7 @@ const usualRecord = `{"_id":"tenant-of-usual-length/%[1]s","activationId":"%[1]s
 // The default spool has the records of a day without the database, at a hundred
 // a second.
 func TestSpoolCapacity(t *testing.T) {
-	_, environ := deployment(t)
-	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
-	check.NoError(t, err)
-	size := int64(cfg.State.SpoolSize)
+	size := int64(config.Default().State.SpoolSize)
 	s, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), Bytes: size, Sync: wal.SyncNone})
 	check.NoError(t, err)
 	defer s.Close()
