@@ -221,7 +221,7 @@ func flowStatuses(core *scheduler.Scheduler) []*FlowStatus {
 			Flow: id.String(), State: f.State.String(), Queued: f.Queued, InFlight: f.InFlight,
 			Weight: f.Weight, LeadMs: f.Lead.Milliseconds(), OverrunMs: why.Overrun.Milliseconds(),
 			PassedOverMs: f.PassedOver.Milliseconds(), PassedBy: by,
-			VirtualMs: f.VT.Milliseconds(), Why: why.Summary(), Paused: why.Rule == sched.RuleBackoff,
+			VirtualMs: f.VT.Milliseconds(), Why: why.String(), Paused: why.Rule == sched.RuleBackoff,
 		})
 	}
 	return all

@@ -36,11 +36,8 @@ func (s *Scheduler) backOff(f *flow, failed bool) {
 	if b.failures++; b.failures <= freeFailures {
 		return
 	}
-	pause := firstPause
-	for n := freeFailures + 1; n < b.failures && pause < longestPause; n++ {
-		pause *= 2
-	}
-	if f.competes = false; f.queue.Len() > 0 {
+	pause := firstPause << min(b.failures-freeFailures-1, 10)
+	if f.competes = false; len(f.queue) > 0 {
 		s.charged = true
 	}
 	s.pausing.put(&b.byEnd, s.now+min(pause, longestPause))
@@ -53,7 +50,7 @@ func (s *Scheduler) resume(f *flow) {
 		return
 	}
 	s.pausing.remove(&f.backoff.byEnd)
-	if f.queue.Len() > 0 {
+	if len(f.queue) > 0 {
 		s.enter(f)
 		s.charged = true
 	}

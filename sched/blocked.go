@@ -15,7 +15,7 @@ import (
 // along. Otherwise a flow that ran alone would have to wait, later, until others have caught
 // up with all its service. Both rules treat flows of equal needs alike.
 
-// awaited is what flows inside the window wait for on a device.
+// awaited is what flows wait for on a device.
 type awaited struct {
 	memory     int64 // the most that such a flow needs
 	container  bool
@@ -23,64 +23,38 @@ type awaited struct {
 	host       bool
 }
 
-func (a *awaited) reset() { *a = awaited{namespaces: a.namespaces[:0]} }
-
-// add notes a flow that does not fit, unless the device could never serve it.
-func (a *awaited) add(f *flow, lacks Lack, need int64) {
-	if lacks&LacksDevice != 0 {
+// await notes that a flow waits for a device where it does not fit, unless the device could
+// never serve it. A flow whose namespace is beyond the window waits before the flows of its
+// namespace only.
+func (s *Scheduler) await(f *flow, m misfit) {
+	var before *group
+	if s.windowed && !f.inside {
+		before = f.group
+	}
+	a := m.device.awaited[before]
+	switch {
+	case m.lacks&LacksDevice != 0:
 		return
-	}
-	if lacks&LacksLimit != 0 {
+	case m.lacks&LacksLimit != 0: // the device is not kept from other namespaces
 		a.namespaces = append(a.namespaces, f.id.Namespace)
-		return // the device is not kept from other namespaces
-	}
-	if lacks&LacksMemory != 0 {
-		a.memory = max(a.memory, need)
-	}
-	a.container = a.container || lacks&LacksContainer != 0
-	a.host = a.host || lacks&LacksHost != 0
-}
-
-// groupAwaited is awaited for a namespace beyond the window: the wants of its flows inside
-// the namespace's own window.
-type groupAwaited struct {
-	device *device
-	awaited
-}
-
-// awaits finds where the waits of a flow are noted: with the device, or with its namespace
-// where that is beyond the window.
-func (s *Scheduler) awaits(f *flow, d *device) *awaited {
-	if f.inside || !s.windowed {
-		return &d.awaited
-	}
-	if a := f.group.awaits(d); a != nil {
-		return a
-	}
-	f.group.awaited = append(f.group.awaited, groupAwaited{device: d})
-	return f.group.awaits(d)
-}
-
-func (g *group) awaits(d *device) *awaited {
-	for i := range g.awaited {
-		if g.awaited[i].device == d {
-			return &g.awaited[i].awaited
+	default:
+		if m.lacks&LacksMemory != 0 {
+			a.memory = max(a.memory, m.need)
 		}
+		a.container = a.container || m.lacks&LacksContainer != 0
+		a.host = a.host || s.windowed && m.lacks&LacksHost != 0 // without a window another flow may have the claim to it
 	}
-	return nil
+	m.device.awaited[before] = a
 }
 
 // delays reports whether a start of a flow beyond the window would delay flows that wait for
 // a device.
-func (s *Scheduler) delays(d *device, f *flow, p Placement) bool {
-	if d.delays(&d.awaited, f, p) {
-		return true
-	}
-	a := f.group.awaits(d)
-	return f.ahead && a != nil && d.delays(a, f, p)
+func (d *device) delays(f *flow, p Placement) bool {
+	return d.delaysAmong(nil, f, p) || f.ahead && d.delaysAmong(f.group, f, p)
 }
 
-func (d *device) delays(a *awaited, f *flow, p Placement) bool {
+func (d *device) delaysAmong(g *group, f *flow, p Placement) bool {
+	a := d.awaited[g]
 	switch {
 	case a.host, slices.Contains(a.namespaces, f.id.Namespace):
 		return true
@@ -245,7 +219,7 @@ func (s *Scheduler) couldNotUse(i *flow, d *device, f *flow, p Placement, beyond
 		passed = true
 	case !beyond:
 	case at.Fits:
-		passed = !i.inside && s.delays(d, i, at)
+		passed = !i.inside && d.delays(i, at)
 	case at.Lacks&LacksHost != 0:
 	case at.Lacks&LacksLimit != 0:
 		passed = i.id.Namespace != f.id.Namespace

@@ -14,7 +14,7 @@ import (
 // MaxFlows, and after KeepInactive nothing is left.
 func TestOneShots(t *testing.T) {
 	for _, namespaces := range []bool{false, true} {
-		s := newScheduler(t, "mqfq-sticky", nil, func(c *Config) { c.MaxFlows, c.Namespaces, c.TTLMax = 1000, namespaces, time.Second })
+		s := newScheduler(t, "mqfq-sticky", everywhere{}, func(c *Config) { c.MaxFlows, c.Namespaces, c.TTLMax = 1000, namespaces, time.Second })
 		s.AddDevice(0, 0, 4)
 		s.Changes()
 		now := time.Duration(0)
@@ -68,7 +68,7 @@ func TestFlowMemory(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		s, _ := testPolicy(p).New(cfg, nil)
+		s, _ := testPolicy(p).New(cfg, everywhere{})
 		s.AddDevice(0, 0, 2)
 		for i, id := range ids {
 			s.Enqueue(0, Invocation{ID: uint64(i), Flow: id})

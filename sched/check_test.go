@@ -38,8 +38,8 @@ func checkTokens(s *Scheduler) error {
 			return fmt.Errorf("device %d: %d free, %d in flight, D %d", d.index, d.free(), len(d.flights), d.tokens)
 		}
 	}
-	if flying != s.inFlight {
-		return fmt.Errorf("%d in flight, counted %d", flying, s.inFlight)
+	if _, inFlight := s.Len(); flying != inFlight {
+		return fmt.Errorf("%d in flight, counted %d", flying, inFlight)
 	}
 	return nil
 }
@@ -51,9 +51,8 @@ func checkFlows(s *Scheduler) error {
 			return fmt.Errorf("flow %s: listed as %s", f.id, id)
 		}
 		last, n := int64(0), 0
-		for e := f.queue.Front(); e != nil; e = e.Next() {
-			it := e.Value.(*invocation)
-			if it.flow != f || it.run != nil || it.queued != e || it.seq <= last || s.invocations[it.id] != it {
+		for _, it := range f.queue {
+			if it.flow != f || it.run != nil || it.seq <= last || s.invocations[it.id] != it {
 				return fmt.Errorf("flow %s: invocation %d is out of place", f.id, it.id)
 			}
 			last = it.seq

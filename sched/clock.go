@@ -103,24 +103,24 @@ func (v *virtualTime) stepBack(l *level) {
 	}
 }
 
-// survey brings the clocks and the needs of each flow up to date: one pass over the flows
-// with work queued.
+// survey brings the needs of each flow with work queued up to date, whether it competes, and
+// the clocks.
 func (s *Scheduler) survey() {
-	for _, g := range s.spaces {
-		g.level.reset()
-	}
 	for _, f := range s.backlog {
 		o := f.work.Outlook()
 		f.setup, f.kind, f.plain = clamped(o.Setup), o.kind(f), o.Plain
-		if f.backoff.pausing() || !o.Servable || len(s.devices) == 0 {
-			f.setCompetes(false, s)
-			continue
+		switch {
+		case f.backoff.pausing():
+			f.competes = false // it is lifted when it returns
+		case !o.Servable || len(s.devices) == 0:
+			f.stepAside(&f.group.level)
+		default:
+			f.stepBack(&f.group.level)
+			f.competes = true
 		}
-		f.setCompetes(true, s)
-		f.group.level.add(&f.virtualTime)
 	}
-	s.surveyGroups()
-	s.charged = false
+	s.charged = true
+	s.refresh()
 	s.beyond = s.beyond[:0]
 	for _, f := range s.backlog {
 		f.ahead = f.vt-f.group.level.least > s.overrun
@@ -130,21 +130,6 @@ func (s *Scheduler) survey() {
 		}
 		if f.competes && !f.inside {
 			s.beyond = append(s.beyond, f)
-		}
-	}
-}
-
-func (f *flow) setCompetes(competes bool, s *Scheduler) {
-	switch {
-	case f.competes == competes && (competes || f.aside || f.backoff.pausing()):
-	case competes:
-		f.stepBack(&f.group.level)
-		f.competes = true
-	default:
-		if f.backoff.pausing() {
-			f.competes = false // it is lifted when it returns
-		} else {
-			f.stepAside(&f.group.level)
 		}
 	}
 }

@@ -174,7 +174,13 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 
 	"explain": func(s *script, d *datadriven.TestData, out *strings.Builder) {
 		if p, ok := s.subject.(*Scheduler); ok {
-			fmt.Fprintln(out, p.Explain(s.now, s.flow(d.CmdArgs[0].Key)))
+			id := s.flow(d.CmdArgs[0].Key)
+			r := p.Explainer(s.now)(id)
+			fmt.Fprintf(out, "%s %s: %s", id, r.State, r)
+			if r.Rule == RuleThrottle {
+				fmt.Fprintf(out, ", leads by %s, behind %s", r.Lead, r.Behind)
+			}
+			fmt.Fprintln(out)
 		}
 	},
 

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -97,34 +98,23 @@ const (
 )
 
 func (c Config) validate() error {
-	for _, d := range []struct {
-		key      string
-		value    time.Duration
-		min, max time.Duration
-	}{
-		{"Overrun", c.Overrun, 0, limit},
-		{"Gap", c.Gap, 0, limit},
-		{"TTLMin", c.TTLMin, 0, limit},
-		{"TTLMax", c.TTLMax, c.TTLMin, limit},
-		{"InitialCharge", c.InitialCharge, 0, limit},
-		{"FixedCharge", c.FixedCharge, 0, limit},
-		{"KeepInactive", c.KeepInactive, 0, 365 * limit},
-	} {
-		if d.value < d.min || d.value > d.max {
-			return fmt.Errorf("sched config %s=%s: must be from %s to %s", d.key, d.value, d.min, d.max)
-		}
-	}
-	for _, f := range []struct {
-		key      string
-		value    float64
-		min, max float64
-	}{
-		{"TTLAlpha", c.TTLAlpha, 0, 1000},
-		{"MaxFlows", float64(c.MaxFlows), 1, maxFlows},
-	} {
-		if !(f.value >= f.min && f.value <= f.max) { // false for NaN too
-			return fmt.Errorf("sched config %s=%v: must be from %v to %v", f.key, f.value, f.min, f.max)
-		}
+	return cmp.Or(
+		within("Overrun", c.Overrun, 0, limit),
+		within("Gap", c.Gap, 0, limit),
+		within("TTLAlpha", c.TTLAlpha, 0, 1000),
+		within("TTLMin", c.TTLMin, 0, limit),
+		within("TTLMax", c.TTLMax, c.TTLMin, limit),
+		within("InitialCharge", c.InitialCharge, 0, limit),
+		within("FixedCharge", c.FixedCharge, 0, limit),
+		within("KeepInactive", c.KeepInactive, 0, 365*limit),
+		within("MaxFlows", c.MaxFlows, 1, maxFlows),
+	)
+}
+
+// within returns an error unless a setting lies within bounds. NaN does not.
+func within[T cmp.Ordered](key string, value, least, most T) error {
+	if !(value >= least && value <= most) {
+		return fmt.Errorf("sched config %s=%v: must be from %v to %v", key, value, least, most)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestBadConfig(t *testing.T) {
 	for _, c := range cases {
 		cfg, _ := Defaults("mqfq-sticky")
 		c.spoil(&cfg)
-		_, err := New("mqfq-sticky", cfg, nil)
+		_, err := New("mqfq-sticky", cfg, everywhere{})
 		for _, w := range c.want {
 			check.ErrorContains(t, err, w, "%v", c.want)
 		}
@@ -41,29 +41,29 @@ func TestPoliciesByName(t *testing.T) {
 		cfg, ok := Defaults(p.Name)
 		check.That(t, ok, "defaults of %s", p.Name)
 		check.That(t, p.Text != "", "%s is described", p.Name)
-		if _, err := New(p.Name, cfg, nil); err != nil {
+		if _, err := New(p.Name, cfg, everywhere{}); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
 	_, ok := Defaults("lottery")
 	check.That(t, !ok, "no defaults of an unknown policy")
-	_, err := New("lottery", Config{}, nil)
+	_, err := New("lottery", Config{}, everywhere{})
 	check.ErrorContains(t, err, `"lottery"`)
 	check.ErrorContains(t, err, "mqfq-sticky, sticky-plus")
 	cfg, _ := Defaults("fcfs")
 	cfg.Shortest = true
-	_, err = New("fcfs", cfg, nil)
+	_, err = New("fcfs", cfg, everywhere{})
 	check.ErrorContains(t, err, "Shortest")
 }
 
 func TestBadWeights(t *testing.T) {
-	s := newScheduler(t, "mqfq-sticky", nil, nil)
+	s := newScheduler(t, "mqfq-sticky", everywhere{}, nil)
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1001} {
 		check.ErrorContains(t, s.SetWeight(0, FlowID{"ns", "fn"}, w), "ns/fn", "weight %v", w)
 	}
-	s = newScheduler(t, "mqfq-sticky", nil, func(c *Config) { c.Namespaces = false })
+	s = newScheduler(t, "mqfq-sticky", everywhere{}, func(c *Config) { c.Namespaces = false })
 	check.ErrorContains(t, s.SetNamespaceWeight(0, "ns", 2), "Namespaces")
-	s = newScheduler(t, "mqfq-sticky", nil, nil)
+	s = newScheduler(t, "mqfq-sticky", everywhere{}, nil)
 	check.ErrorContains(t, s.SetNamespaceWeight(0, "ns", 0), "ns")
 }
 
@@ -78,7 +78,7 @@ func TestMisusePanics(t *testing.T) {
 		"unknown device":     func(s *Scheduler) { s.SetTokens(0, 5, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScheduler(t, "mqfq-sticky", nil, nil)
+			s := newScheduler(t, "mqfq-sticky", everywhere{}, nil)
 			s.AddDevice(0, 0, 0)
 			s.Enqueue(0, Invocation{ID: 1})
 			defer func() {

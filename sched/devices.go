@@ -13,7 +13,7 @@ type device struct {
 	tokens  int
 	leaving bool
 	flights []*invocation
-	awaited awaited
+	awaited map[*group]awaited // nil has what flows inside the window wait for; see await
 	held    []held
 }
 
@@ -42,7 +42,7 @@ func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 	s.clock(now)
 	at, ok := s.find(index)
 	if !ok {
-		s.devices = slices.Insert(s.devices, at, &device{index: index, leaving: true})
+		s.devices = slices.Insert(s.devices, at, &device{index: index, leaving: true, awaited: map[*group]awaited{}})
 	}
 	d := s.devices[at]
 	if !d.leaving {

@@ -28,7 +28,7 @@ func (s *Scheduler) Undo(now time.Duration, id uint64) {
 	it, r := s.end(now, id)
 	f := it.flow
 	s.unrun(f, r)
-	f.putBack(it)
+	f.push(it)
 	s.queued++
 	s.queueGrew(f)
 }
@@ -59,7 +59,6 @@ func (s *Scheduler) end(now time.Duration, id uint64) (*invocation, *run) {
 	it.run = nil
 	f.flights = without(f.flights, it)
 	r.device.flights = without(r.device.flights, it)
-	s.inFlight--
 	return it, r
 }
 

@@ -5,12 +5,9 @@ import (
 	"time"
 )
 
-// Explain is the rule that delays a flow now and the rule that chose it last. It calls
-// View, and changes nothing that a decision depends on.
-func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason { return s.Explainer(now)(id) }
-
-// Explainer is Explain for many flows, until the next event. It goes through all flows once
-// for each answer that they share.
+// Explainer returns a function that names the rule that delays a flow now and the rule that
+// chose it last. The function holds until the next event. It goes through all flows once for
+// each answer that they share. It calls View, and changes nothing that a decision depends on.
 func (s *Scheduler) Explainer(now time.Duration) func(FlowID) Reason {
 	s.clock(now)
 	s.refresh()
@@ -30,21 +27,21 @@ func (e *explainer) explain(id FlowID) Reason {
 	s := e.s
 	f := s.flows[id]
 	if f == nil {
-		return Reason{Flow: id, State: Inactive, Rule: RuleEmpty}
+		return Reason{State: Inactive, Rule: RuleEmpty}
 	}
 	g := f.group
 	r := Reason{
-		Flow: id, State: s.state(f), Last: f.last, LastAt: time.Duration(f.lastAt),
+		State: s.state(f), Last: f.last, LastAt: time.Duration(f.lastAt),
 		Lead: time.Duration(max(0, g.level.lead(&f.virtualTime))), Level: "function", Failed: f.backoff.failures,
 	}
 	if s.windowed {
 		r.Overrun = time.Duration(s.overrun)
 	}
 	switch {
-	case f.queue.Len() == 0:
+	case len(f.queue) == 0:
 		r.Rule = RuleEmpty
 		if f.byIdle.at > 0 {
-			r.Until = time.Duration(f.until)
+			r.Until = time.Duration(f.byIdle.key)
 		}
 	case f.backoff.pausing():
 		r.Rule, r.Until = RuleBackoff, time.Duration(f.backoff.byEnd.key)
@@ -85,35 +82,22 @@ func (e *explainer) leastServed(g *group) FlowID {
 // explainEligible finds why a flow that may run does not; RuleNone where it is next.
 func (e *explainer) explainEligible(f *flow, r *Reason) {
 	s := e.s
-	for _, d := range s.devices {
-		if d.leaving {
-			continue
-		}
-		r.Devices++
-		r.InFlight += len(d.flights)
-		r.Tokens += d.tokens
-		if d.hasFree() {
-			r.Free++
-		}
-	}
 	switch {
-	case r.Devices == 0:
+	case !slices.ContainsFunc(s.devices, func(d *device) bool { return !d.leaving }):
 		r.Rule = RuleNoDevice
-		return
-	case r.Free == 0 && f.competes: // whether it would fit does not matter
+	case f.competes && !slices.ContainsFunc(s.devices, (*device).hasFree): // whether it would fit does not matter
 		r.Rule = RuleNoToken
-		return
-	}
-	if !e.sought {
-		e.first, e.sought = s.first(), true
-	}
-	switch {
 	case !f.competes || !s.fitsFree(f):
 		r.Rule = RuleNoFit
-	case f.waiting && s.now < s.waitEnd(f):
-		r.Rule, r.Until = RuleWait, time.Duration(s.waitEnd(f))
-	case e.first != nil && e.first != f:
-		r.Rule, r.Behind = RuleBehind, e.first.id
+	case f.waiting && s.now < f.waitEnd:
+		r.Rule, r.Until = RuleWait, time.Duration(f.waitEnd)
+	default:
+		if !e.sought {
+			e.first, e.sought = s.first(), true
+		}
+		if e.first != nil && e.first != f {
+			r.Rule, r.Behind = RuleBehind, e.first.id
+		}
 	}
 }
 

@@ -160,3 +160,11 @@ func newScheduler(tb testing.TB, policy string, view View, adjust func(*Config))
 	}
 	return s
 }
+
+// everywhere is the view without containers and memory: every invocation fits everywhere and
+// starts at once.
+type everywhere struct{}
+
+func (everywhere) Work(FlowID) Work        { return everywhere{} }
+func (everywhere) Outlook() Outlook        { return Outlook{Servable: true} }
+func (everywhere) Placement(int) Placement { return Placement{Fits: true} }

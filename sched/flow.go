@@ -1,8 +1,9 @@
 package sched
 
 import (
-	"container/list"
+	"cmp"
 	"math"
+	"slices"
 )
 
 // never is a time that does not come.
@@ -15,8 +16,7 @@ type invocation struct {
 	arrival int64
 	cost    int64 // service that the caller expects, 0 for no estimate
 	flow    *flow
-	queued  *list.Element // in its flow's queue
-	run     *run          // nil while queued
+	run     *run // nil while queued
 }
 
 // run is the part of an invocation that a grant adds.
@@ -45,7 +45,7 @@ type flow struct {
 	ahead    bool  // it led the others of its namespace by more than T
 	dirty    bool  // in Scheduler.changed
 	reported State
-	queue    list.List // of *invocation, by age
+	queue    []*invocation // by age
 	flights  []*invocation
 	estimate int64 // mean service, 0 before the first completion
 	backoff  backoff
@@ -57,10 +57,12 @@ type flow struct {
 
 	waiting      bool  // its head waits for a container
 	waitingSince int64 // when that began
+	waitEnd      int64 // when it ends at the latest
 
-	byIdle  node // while nothing is queued or in flight: in expiry, or when expired in inactive
+	// byIdle is in a heap while nothing is queued or in flight: in expiry by the end of the TTL
+	// or, once expired, in inactive by when the flow is forgotten.
+	byIdle  node
 	expired bool
-	until   int64 // when its TTL ends or, once expired, when it is forgotten
 
 	lastSeen    int64 // last arrival, never before the first
 	iat         int64 // smoothed inter-arrival time, below 0 before the second arrival
@@ -72,20 +74,23 @@ type flow struct {
 }
 
 // head is the oldest queued invocation; there must be one.
-func (f *flow) head() *invocation { return f.queue.Front().Value.(*invocation) }
+func (f *flow) head() *invocation { return f.queue[0] }
 
-// putBack queues an invocation again, by its age. It was granted and undone, so its
-// position is among the first few.
-func (f *flow) putBack(it *invocation) {
-	at := f.queue.Front()
-	for at != nil && at.Value.(*invocation).seq < it.seq {
-		at = at.Next()
-	}
-	if at == nil {
-		it.queued = f.queue.PushBack(it)
-	} else {
-		it.queued = f.queue.InsertBefore(it, at)
-	}
+// position is where an invocation is in the queue, or would be by its age.
+func (f *flow) position(it *invocation) int {
+	at, _ := slices.BinarySearchFunc(f.queue, it, func(a, b *invocation) int { return cmp.Compare(a.seq, b.seq) })
+	return at
+}
+
+// push queues an invocation by its age: one that was granted and undone comes before younger
+// ones.
+func (f *flow) push(it *invocation) { f.queue = slices.Insert(f.queue, f.position(it), it) }
+
+// unqueue takes an invocation out of the queue. It moves the older ones: mostly there are none.
+func (f *flow) unqueue(it *invocation) {
+	copy(f.queue[1:], f.queue[:f.position(it)])
+	f.queue[0] = nil
+	f.queue = f.queue[1:]
 }
 
 // group is the flows of one namespace; without namespace fairness there is one
@@ -95,13 +100,12 @@ type group struct {
 	serial int64
 	weight float64
 	virtualTime
-	level   level
-	flows   int // all, not only those with work queued
-	queued  int // those with work queued
-	at      int // its index in Scheduler.spaces while it has such
-	awaited []groupAwaited
-	passed  bool // see moveGroups
-	kind    kind // of the flow that needs least
+	level  level
+	flows  int  // all, not only those with work queued
+	queued int  // those with work queued
+	at     int  // its index in Scheduler.spaces while it has such
+	passed bool // see moveGroups
+	kind   kind // of the flow that needs least
 }
 
 // flowOf finds or makes a flow.

@@ -23,7 +23,7 @@ func once(t *testing.T, s *Scheduler, now time.Duration, id uint64, f FlowID) ti
 // TTL as is configured, and no longer.
 func TestForgottenInTime(t *testing.T) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "least-time"} {
-		s := newScheduler(t, policy, nil, func(c *Config) { c.KeepInactive = time.Minute })
+		s := newScheduler(t, policy, everywhere{}, func(c *Config) { c.KeepInactive = time.Minute })
 		s.AddDevice(0, 0, 1)
 		f := FlowID{"n", "f"}
 		once(t, s, 0, 1, f)
@@ -51,7 +51,7 @@ func TestForgottenInTime(t *testing.T) {
 // TestNewRevisionIsTriedAtOnce: a function pauses after three failures. Its update ends the
 // pause, and failures of runs that began before the update do not count.
 func TestNewRevisionIsTriedAtOnce(t *testing.T) {
-	s := newScheduler(t, "fcfs", nil, nil)
+	s := newScheduler(t, "fcfs", everywhere{}, nil)
 	s.AddDevice(0, 0, 5)
 	f := FlowID{"n", "f"}
 	for id := range uint64(5) {
@@ -64,12 +64,12 @@ func TestNewRevisionIsTriedAtOnce(t *testing.T) {
 	s.Enqueue(0, Invocation{ID: 5, Flow: f})
 	_, granted := s.Next(0)
 	check.That(t, !granted, "granted during the pause")
-	check.Equal(t, s.Explain(0, f).Rule, RuleBackoff)
+	check.Equal(t, s.Explainer(0)(f).Rule, RuleBackoff)
 	s.Revised(0, f)
 	s.Done(0, 3, Usage{Failed: true, Outdated: true})
-	check.Equal(t, s.Explain(0, f).Failed, 0, "failures of the new revision")
+	check.Equal(t, s.Explainer(0)(f).Failed, 0, "failures of the new revision")
 	_, granted = s.Next(0)
-	check.That(t, granted, "the new revision waits: %s", s.Explain(0, f))
+	check.That(t, granted, "the new revision waits: %s", s.Explainer(0)(f))
 	for id := uint64(6); id < 8; id++ {
 		s.Enqueue(0, Invocation{ID: id, Flow: f})
 		s.Next(0)
@@ -85,7 +85,7 @@ func TestNewRevisionIsTriedAtOnce(t *testing.T) {
 
 // TestNewRevisionIsLearnedAtOnce: the first run after it counts in full.
 func TestNewRevisionIsLearnedAtOnce(t *testing.T) {
-	s := newScheduler(t, "sticky-plus", nil, nil)
+	s := newScheduler(t, "sticky-plus", everywhere{}, nil)
 	s.AddDevice(0, 0, 1)
 	f, now := FlowID{"n", "f"}, time.Duration(0)
 	for id := range uint64(20) {

@@ -175,7 +175,7 @@ func (c contest) play(t *testing.T) result {
 	if c.adjust != nil {
 		c.adjust(&cfg)
 	}
-	var view View
+	var view View = everywhere{}
 	m := newMemories(c.capacity...)
 	m.limits = c.limits
 	if c.capacity != nil {

@@ -42,20 +42,16 @@ func TestPutBack(t *testing.T) {
 	var all []*invocation
 	for seq := range int64(5) {
 		it := &invocation{seq: seq}
-		it.queued = f.queue.PushBack(it)
+		f.push(it)
 		all = append(all, it)
 	}
 	for _, k := range []int{1, 0, 2} {
-		f.queue.Remove(all[k].queued)
+		f.unqueue(all[k])
 	}
 	for _, k := range []int{1, 2, 0} {
-		f.putBack(all[k])
+		f.push(all[k])
 	}
-	var got []*invocation
-	for e := f.queue.Front(); e != nil; e = e.Next() {
-		got = append(got, e.Value.(*invocation))
-	}
-	if !slices.Equal(got, all) {
-		t.Errorf("got %v, want %v", got, all)
+	if !slices.Equal(f.queue, all) {
+		t.Errorf("got %v, want %v", f.queue, all)
 	}
 }

@@ -206,7 +206,7 @@ func (h *history) device() {
 func (h *history) next() (bool, error) {
 	heads := map[FlowID]uint64{}
 	for id, f := range h.s.flows {
-		if f.queue.Len() > 0 {
+		if len(f.queue) > 0 {
 			heads[id] = f.head().id
 		}
 	}

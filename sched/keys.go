@@ -7,7 +7,7 @@ func byAge(Flow) Key { return Key{} }
 
 // byLongest is MQFQ-Sticky's order inside the window (paper, Algorithm 1): fewest
 // in flight, then longest queue, then older head.
-func byLongest(f Flow) Key { return Key{int64(len(f.f.flights)), -int64(f.f.queue.Len())} }
+func byLongest(f Flow) Key { return Key{int64(len(f.f.flights)), -int64(len(f.f.queue))} }
 
 // byShortest takes, inside the window and among the flows with fewest runs in flight, the
 // flow whose next invocation costs least: its expected service, and setupWeight times the

@@ -28,7 +28,7 @@ type Flow struct {
 }
 
 // Queued is the number of queued invocations.
-func (f Flow) Queued() int { return f.f.queue.Len() }
+func (f Flow) Queued() int { return len(f.f.queue) }
 
 // Arrived is the time when the flow's oldest queued invocation was enqueued.
 func (f Flow) Arrived() time.Duration { return time.Duration(f.f.head().arrival) }
@@ -38,7 +38,7 @@ func (f Flow) Arrived() time.Duration { return time.Duration(f.f.head().arrival)
 func (f Flow) Oldest() int64 { return f.f.head().seq }
 
 // Newest is the serial number of the flow's newest queued invocation.
-func (f Flow) Newest() int64 { return f.f.queue.Back().Value.(*invocation).seq }
+func (f Flow) Newest() int64 { return f.f.queue[len(f.f.queue)-1].seq }
 
 // Expected is the service that the next invocation is expected to use.
 func (f Flow) Expected() time.Duration { return time.Duration(f.s.expected(f.f)) }

@@ -42,11 +42,8 @@ func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 	s.survey()
 	s.waiters, s.unfit = s.waiters[:0], needs{math.MaxInt64, math.MinInt64}
 	for _, d := range s.devices {
-		d.awaited.reset()
+		clear(d.awaited)
 		d.held = d.held[:0]
-	}
-	for _, g := range s.spaces {
-		g.awaited = g.awaited[:0]
 	}
 	best, rule := s.choose()
 	if best.flow == nil {
@@ -110,9 +107,8 @@ func (s *Scheduler) chooseInOrder() candidate {
 	if first.flow == nil {
 		return first
 	}
-	var ok bool
-	if first.device, first.placement, ok = s.fit(first.flow, false); ok {
-		return first
+	if fits := s.fit(first.flow, first.rank, false); fits.flow != nil {
+		return fits
 	}
 	return s.best(s.backlog, func(f *flow) bool { return f != first.flow }, s.orderRank)
 }
@@ -129,8 +125,8 @@ func (s *Scheduler) best(flows []*flow, among func(*flow) bool, rankOf func(*flo
 		if best.flow != nil && !r.before(&best.rank) {
 			continue
 		}
-		if d, p, ok := s.fit(f, !s.windowed || !f.inside); ok {
-			best = candidate{f, d, p, r}
+		if fits := s.fit(f, r, !s.windowed || !f.inside); fits.flow != nil {
+			best = fits
 		}
 	}
 	return best
@@ -149,17 +145,19 @@ func (s *Scheduler) beyondRank(f *flow, r *rank) {
 	if s.groupInside(f.group) {
 		r[0] = 0
 	}
-	if f.vt-f.group.level.least <= s.overrun {
+	if !f.ahead {
 		k := s.order.Key(Flow{s, f})
 		r[3], r[4], r[5] = 0, k[0], k[1]
 	}
 }
 
 // fit chooses the device with a free token where the flow fits and starts soonest; among
-// equals the one with most tokens free, then the first. A flow beyond the window delays
+// equals the one with most tokens free, then the first. It returns no flow if there is no such
+// device, or if the flow waits for a container of its own. A flow beyond the window delays
 // nobody. The wants of a flow inside the window are noted at the devices where it would fit
 // if less ran.
-func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok bool) {
+func (s *Scheduler) fit(f *flow, r rank, beyond bool) candidate {
+	best := candidate{flow: f, rank: r}
 	s.misfits = s.misfits[:0]
 	for _, d := range s.free {
 		at := f.work.Placement(d.index)
@@ -170,38 +168,30 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 			if beyond && at.Lacks&(LacksDevice|LacksMemory) == 0 {
 				d.held = append(d.held, held{f, at.Lacks})
 			}
-		case beyond && s.delays(d, f, at):
+		case beyond && d.delays(f, at):
 			if at.Shares {
 				d.held = append(d.held, held{flow: f})
 			}
-		case best == nil || sooner(at, d, p, best):
-			best, p = d, at
+		case best.device == nil || sooner(at, d, best.placement, best.device):
+			best.device, best.placement = d, at
 		}
 	}
 	if f.plain && f.inside && len(s.misfits) == len(s.free) {
 		s.unfit.add(f.kind.need, s.misfits)
 	}
 	switch {
-	case best == nil && !f.ahead && (s.windowed || !beyond):
-		for _, m := range s.misfits {
-			a := s.awaits(f, m.device)
-			a.add(f, m.lacks, m.need)
-			a.host = a.host && s.windowed // elsewhere another flow may have the claim to it
+	case best.device == nil:
+		if !f.ahead && (s.windowed || !beyond) {
+			for _, m := range s.misfits {
+				s.await(f, m)
+			}
 		}
-		return nil, Placement{}, false
-	case best == nil:
-		return nil, Placement{}, false
-	case s.shouldWait(f, p):
-		w := candidate{flow: f, device: best, placement: p}
-		if f.inside {
-			s.orderRank(f, &w.rank)
-		} else {
-			s.beyondRank(f, &w.rank)
-		}
-		s.waiters = append(s.waiters, w)
-		return nil, Placement{}, false
+	case s.shouldWait(f, best.placement):
+		s.waiters = append(s.waiters, best)
+	default:
+		return best
 	}
-	return best, p, true
+	return candidate{}
 }
 
 // misfit is a device where a flow does not fit.
@@ -239,8 +229,8 @@ func (s *Scheduler) grant(c candidate, rule Rule) Choice {
 	if s.order.Granted != nil {
 		s.order.Granted(Flow{s, f})
 	}
-	f.queue.Remove(it.queued)
-	it.queued, it.run = nil, s.price(f, it.cost, c.placement)
+	f.unqueue(it)
+	it.run = s.price(f, it.cost, c.placement)
 	it.run.device, it.run.beyond, it.run.need = d, rule == RuleSpare, c.placement.Need
 	s.charge(f, it.run.charge, it.run.above)
 	s.moveAlong(f, d, c.placement, rule == RuleSpare)
@@ -248,7 +238,6 @@ func (s *Scheduler) grant(c candidate, rule Rule) Choice {
 	d.flights = append(d.flights, it)
 	f.waiting = false
 	s.queued--
-	s.inFlight++
 	f.last, f.lastAt = rule, s.now
 	s.queueShrank(f)
 	return Choice{

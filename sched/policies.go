@@ -2,7 +2,6 @@ package sched
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -55,10 +54,6 @@ func PolicyNamed(name string) (p Policy, ok bool) {
 		}
 	}
 	return Policy{}, false
-}
-
-func unknown(name string) error {
-	return fmt.Errorf("sched policy %q: must be one of %s", name, strings.Join(PolicyNames(), ", "))
 }
 
 // order returns the order under cfg.

@@ -120,7 +120,7 @@ func (r *reference) compete() {
 	s := r.s
 	leasts := map[*group]int64{}
 	for _, f := range s.flows {
-		if f.queue.Len() == 0 || f.backoff.pausing() || len(s.devices) == 0 {
+		if len(f.queue) == 0 || f.backoff.pausing() || len(s.devices) == 0 {
 			continue
 		}
 		if !f.work.Outlook().Servable {
@@ -177,7 +177,7 @@ func (r *reference) key(f *refFlow) []int64 {
 	case !r.s.windowed:
 		return []int64{0, 0}
 	case !r.s.cfg.Shortest:
-		return []int64{running, -int64(f.queue.Len())}
+		return []int64{running, -int64(len(f.queue))}
 	}
 	cost := r.s.expected(f.flow) + 8*int64(min(max(f.work.Outlook().Setup, 0), limit))
 	steps := 0
@@ -308,7 +308,7 @@ func (r *reference) waits(f *refFlow) bool {
 	if p.Setup == 0 || containers == 0 {
 		return false
 	}
-	queue := float64(f.queue.Len()-1) * float64(s.usual(f.flow)) / float64(containers)
+	queue := float64(len(f.queue)-1) * float64(s.usual(f.flow)) / float64(containers)
 	since := r.now
 	if f.waiting {
 		since = f.waitingSince

@@ -1,7 +1,9 @@
 package sched
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -25,7 +27,6 @@ type Scheduler struct {
 	serial      int64 // flows and groups counted
 	invocations map[uint64]*invocation
 	queued      int
-	inFlight    int
 
 	flows     map[FlowID]*flow
 	backlog   []*flow // those with something queued, in no order
@@ -55,12 +56,11 @@ type Scheduler struct {
 // endless is an overrun that no virtual time reaches.
 const endless = math.MaxInt64 / 4
 
-// New returns the named policy under cfg; Defaults gives one to start from. A nil
-// view means that every invocation fits everywhere and starts at once.
+// New returns the named policy under cfg; Defaults gives one to start from.
 func New(name string, cfg Config, view View) (*Scheduler, error) {
 	p, ok := PolicyNamed(name)
 	if !ok {
-		return nil, unknown(name)
+		return nil, fmt.Errorf("sched policy %q: must be one of %s", name, strings.Join(PolicyNames(), ", "))
 	}
 	return p.New(cfg, view)
 }
@@ -81,9 +81,6 @@ func (p Policy) New(cfg Config, view View) (*Scheduler, error) {
 		groups: map[string]*group{}, nsWeights: map[string]float64{},
 	}
 	s.root.reset()
-	if view == nil {
-		s.view = everywhere{}
-	}
 	if s.windowed {
 		s.overrun = int64(p.Window(cfg))
 	}
@@ -107,7 +104,7 @@ func (s *Scheduler) Enqueue(now time.Duration, in Invocation) {
 	s.seq++
 	it := &invocation{id: in.ID, seq: s.seq, arrival: s.now, cost: clamped(in.Cost), flow: f}
 	s.invocations[in.ID] = it
-	it.queued = f.queue.PushBack(it)
+	f.push(it)
 	s.queued++
 	s.queueGrew(f)
 }
@@ -117,7 +114,7 @@ func clamped(d time.Duration) int64 { return int64(min(max(d, 0), limit)) }
 
 // queueGrew follows a flow that has one more queued invocation.
 func (s *Scheduler) queueGrew(f *flow) {
-	if f.queue.Len() == 1 {
+	if len(f.queue) == 1 {
 		s.stopTTL(f)
 		f.at = len(s.backlog)
 		s.backlog = append(s.backlog, f)
@@ -149,7 +146,7 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 	if f.head() == it {
 		f.waiting = false
 	}
-	f.queue.Remove(it.queued)
+	f.unqueue(it)
 	delete(s.invocations, id)
 	s.queued--
 	s.queueShrank(f)
@@ -158,7 +155,7 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 
 // queueShrank follows a flow that has one queued invocation less.
 func (s *Scheduler) queueShrank(f *flow) {
-	if f.queue.Len() == 0 {
+	if len(f.queue) == 0 {
 		s.backlog = dropAt(s.backlog, f.at, func(f *flow, at int) { f.at = at })
 		g := f.group
 		f.stepBack(&g.level)
@@ -185,7 +182,7 @@ func dropAt[T any](list []T, at int, moved func(T, int)) []T {
 
 // expected is the service that the flow's next invocation is expected to use.
 func (s *Scheduler) expected(f *flow) int64 {
-	if f.queue.Len() > 0 && f.head().cost > 0 {
+	if len(f.queue) > 0 && f.head().cost > 0 {
 		return f.head().cost
 	}
 	return s.usual(f)
@@ -204,11 +201,3 @@ func (s *Scheduler) usual(f *flow) int64 {
 	}
 	return max(int64(s.cfg.MaxOverrun())/10, leastInitial)
 }
-
-// everywhere is the view without containers and memory: every invocation fits everywhere
-// and starts at once.
-type everywhere struct{}
-
-func (everywhere) Work(FlowID) Work        { return everywhere{} }
-func (everywhere) Outlook() Outlook        { return Outlook{Servable: true} }
-func (everywhere) Placement(int) Placement { return Placement{Fits: true} }

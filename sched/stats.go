@@ -41,7 +41,7 @@ func (s *Scheduler) Leads(id, other FlowID) bool {
 
 func (s *Scheduler) state(f *flow) State {
 	switch {
-	case f.queue.Len() > 0 && (!f.competes || !s.inside(f)):
+	case len(f.queue) > 0 && (!f.competes || !s.inside(f)):
 		return Throttled
 	case !f.expired:
 		return Active
@@ -56,7 +56,7 @@ func (s *Scheduler) Flow(id FlowID) (FlowStats, bool) {
 		return FlowStats{}, false
 	}
 	st := FlowStats{
-		Flow: f.id, State: s.State(f.id), Weight: f.weight, Queued: f.queue.Len(), InFlight: len(f.flights),
+		Flow: f.id, State: s.State(f.id), Weight: f.weight, Queued: len(f.queue), InFlight: len(f.flights),
 		VT: time.Duration(f.vt), Lead: time.Duration(f.group.level.lead(&f.virtualTime)), Served: f.served,
 		PassedOver: time.Duration(f.passedOver + f.group.passedOver - f.groupPassed), PassedBy: f.passedBy,
 	}
@@ -67,7 +67,7 @@ func (s *Scheduler) Flow(id FlowID) (FlowStats, bool) {
 }
 
 // Len is how many invocations are queued and in flight.
-func (s *Scheduler) Len() (queued, inFlight int) { return s.queued, s.inFlight }
+func (s *Scheduler) Len() (queued, inFlight int) { return s.queued, len(s.invocations) - s.queued }
 
 // setDirty has Changes compare a flow's state with the reported one.
 func (s *Scheduler) setDirty(f *flow) {

@@ -41,18 +41,17 @@ func (s *Scheduler) ttl(f *flow) int64 {
 
 // startTTL follows an event after which a flow may be empty with nothing in flight.
 func (s *Scheduler) startTTL(f *flow) {
-	if f.queue.Len() > 0 || len(f.flights) > 0 || f.byIdle.at > 0 {
+	if len(f.queue) > 0 || len(f.flights) > 0 || f.byIdle.at > 0 {
 		return
 	}
-	f.until = s.now + s.ttl(f)
-	s.expiry.put(&f.byIdle, f.until)
+	s.expiry.put(&f.byIdle, s.now+s.ttl(f))
 }
 
 // expire makes a flow inactive, as from a time.
 func (s *Scheduler) expire(f *flow, at int64) {
 	s.expiry.remove(&f.byIdle)
-	f.expired, f.until = true, at+int64(s.cfg.KeepInactive)
-	s.inactive.put(&f.byIdle, f.until)
+	f.expired = true
+	s.inactive.put(&f.byIdle, at+int64(s.cfg.KeepInactive))
 }
 
 // stopTTL follows the return of an empty flow.
@@ -102,7 +101,7 @@ func (s *Scheduler) tickOne() bool {
 		s.resume(s.pausing.top().of)
 	case due(s.expiry):
 		f := s.expiry.top().of
-		s.expire(f, f.until)
+		s.expire(f, f.byIdle.key)
 		s.setDirty(f)
 	case due(s.inactive):
 		s.forget(s.inactive.top().of)

@@ -19,11 +19,10 @@ func (s *Scheduler) shouldWait(f *flow, p Placement) bool {
 	if !f.waiting {
 		f.waiting, f.waitingSince = true, s.now
 	}
-	until := f.waitingSince + int64(p.Setup)
-	if s.now >= until {
+	if f.waitEnd = f.waitingSince + int64(p.Setup); s.now >= f.waitEnd {
 		return false
 	}
-	s.waitUntil = min(s.waitUntil, until)
+	s.waitUntil = min(s.waitUntil, f.waitEnd)
 	return true
 }
 
@@ -39,7 +38,7 @@ func (s *Scheduler) worthWaiting(f *flow, p Placement) bool {
 	if many == 0 {
 		return false
 	}
-	behind := float64(f.queue.Len()-1) * float64(s.usual(f)) / float64(many)
+	behind := float64(len(f.queue)-1) * float64(s.usual(f)) / float64(many)
 	return float64(soonest)+behind < float64(p.Setup)
 }
 
@@ -68,21 +67,4 @@ func (s *Scheduler) nearIdle(f *flow) (soonest int64, many int) {
 		}
 	}
 	return soonest, many
-}
-
-// waitEnd is when the wait of a flow for its own container ends at the latest.
-func (s *Scheduler) waitEnd(f *flow) int64 {
-	least := int64(never)
-	for _, d := range s.devices {
-		if !d.hasFree() {
-			continue
-		}
-		if p := f.work.Placement(d.index); p.Fits {
-			least = min(least, clamped(p.Setup))
-		}
-	}
-	if least == never {
-		return never
-	}
-	return f.waitingSince + least
 }
