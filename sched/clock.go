@@ -121,15 +121,11 @@ func (s *Scheduler) survey() {
 	}
 	s.charged = true
 	s.refresh()
-	s.beyond = s.beyond[:0]
 	for _, f := range s.backlog {
 		f.ahead = f.vt-f.group.level.least > s.overrun
 		f.inside = f.competes && !f.ahead && s.groupInside(f.group)
 		if f.inside != (f.reported == Active) {
 			s.setDirty(f)
-		}
-		if f.competes && !f.inside {
-			s.beyond = append(s.beyond, f)
 		}
 	}
 }

@@ -27,9 +27,6 @@ type Flow struct {
 	f *flow
 }
 
-// Queued is the number of queued invocations.
-func (f Flow) Queued() int { return len(f.f.queue) }
-
 // Arrived is the time when the flow's oldest queued invocation was enqueued.
 func (f Flow) Arrived() time.Duration { return time.Duration(f.f.head().arrival) }
 

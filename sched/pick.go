@@ -18,14 +18,7 @@ type candidate struct {
 // rank is a position in an order: the least goes first. The last number is unique.
 type rank [7]int64
 
-func (a *rank) before(b *rank) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
-	}
-	return false
-}
+func (a *rank) before(b *rank) bool { return slices.Compare(a[:], b[:]) < 0 }
 
 // Next grants a token to the first flow that may run and fits, on the device where it starts
 // soonest; false if there is none.
@@ -57,11 +50,11 @@ func (s *Scheduler) choose() (candidate, Rule) {
 	if !s.windowed {
 		return s.chooseInOrder(), RuleOrder
 	}
-	if best := s.best(s.backlog, func(f *flow) bool { return f.inside }, s.orderRank); best.flow != nil {
+	if best := s.best(func(f *flow) bool { return f.inside }, s.orderRank); best.flow != nil {
 		return best, RuleOrder
 	}
-	best := s.best(s.beyond, func(f *flow) bool { return !f.ahead }, s.beyondRank)
-	if other := s.best(s.beyond, func(f *flow) bool { return f.ahead }, s.beyondRank); best.flow == nil || other.flow != nil && other.rank.before(&best.rank) {
+	best := s.best(func(f *flow) bool { return !f.inside && !f.ahead }, s.beyondRank)
+	if other := s.best(func(f *flow) bool { return f.ahead }, s.beyondRank); best.flow == nil || other.flow != nil && other.rank.before(&best.rank) {
 		best = other
 	}
 	if best.flow == nil {
@@ -110,14 +103,14 @@ func (s *Scheduler) chooseInOrder() candidate {
 	if fits := s.fit(first.flow, first.rank, false); fits.flow != nil {
 		return fits
 	}
-	return s.best(s.backlog, func(f *flow) bool { return f != first.flow }, s.orderRank)
+	return s.best(func(f *flow) bool { return f != first.flow }, s.orderRank)
 }
 
-// best goes through the flows of a list that compete and pass a condition, and returns the
-// first that can start.
-func (s *Scheduler) best(flows []*flow, among func(*flow) bool, rankOf func(*flow, *rank)) (best candidate) {
+// best goes through the flows that compete and pass a condition, and returns the first that
+// can start.
+func (s *Scheduler) best(among func(*flow) bool, rankOf func(*flow, *rank)) (best candidate) {
 	var r rank
-	for _, f := range flows {
+	for _, f := range s.backlog {
 		if !f.competes || !among(f) || f.plain && (f.inside || f.ahead) && s.unfit.has(f.kind.need) {
 			continue
 		}

@@ -27,7 +27,7 @@ func fewestRuns() Order {
 	return Order{
 		Key: func(f Flow) Key { return Key{runs[f]} },
 		Granted: func(f Flow) {
-			if f.Queued() == 0 || !f.Competes() || f.Oldest() > f.Newest() {
+			if len(f.f.queue) == 0 || !f.Competes() || f.Oldest() > f.Newest() {
 				panic(fmt.Sprintf("%s is granted without a head", f.f.id))
 			}
 			runs[f]++

@@ -30,7 +30,6 @@ type Scheduler struct {
 
 	flows     map[FlowID]*flow
 	backlog   []*flow // those with something queued, in no order
-	beyond    []*flow // those of them that compete beyond the window, as of the last survey
 	groups    map[string]*group
 	spaces    []*group // those with something queued, in no order
 	nsWeights map[string]float64
@@ -88,10 +87,7 @@ func (p Policy) New(cfg Config, view View) (*Scheduler, error) {
 }
 
 // clock takes the time of an event; it never goes back.
-func (s *Scheduler) clock(now time.Duration) int64 {
-	s.now = max(s.now, int64(now))
-	return s.now
-}
+func (s *Scheduler) clock(now time.Duration) { s.now = max(s.now, int64(now)) }
 
 // Enqueue adds an invocation at the end of its flow.
 func (s *Scheduler) Enqueue(now time.Duration, in Invocation) {

@@ -49,7 +49,7 @@ func measuredCalls(w *Workload, p Params) (calls []call, alone float64) {
 			// The initialization loads the device with the call that is served first.
 			// Where all calls of the function cost the same, that may be taken to be
 			// the first to arrive: the sum does not change.
-			if p.InitInterferes && (uniform[a.Function] || p.Pool.Size == 0) {
+			if uniform[a.Function] || p.Pool.Size == 0 {
 				c.left += initialization
 			}
 		}

@@ -65,13 +65,13 @@ func small(r *rand.Rand, calls int) (*Workload, func(Params) Params) {
 	}
 	inOrder(w.Arrivals)
 	devices, tokens, pool := 1+r.IntN(2), 1+r.IntN(3), 1+r.IntN(4)
-	start, interferes := time.Duration(r.IntN(3000))*time.Millisecond, r.IntN(2) == 0
+	start := time.Duration(r.IntN(3000)) * time.Millisecond
 	var warmup time.Duration
 	if r.IntN(4) == 0 {
 		warmup = w.Arrivals[calls/2].At
 	}
 	return w, func(p Params) Params {
-		p.GPUs, p.Pool.Size, p.ContainerStart, p.InitInterferes, p.Warmup = devices, pool, start, interferes, warmup
+		p.GPUs, p.Pool.Size, p.ContainerStart, p.Warmup = devices, pool, start, warmup
 		info, _ := policyNamed(p.Policy)
 		if !info.OneToken {
 			p.Tokens.Max = tokens

@@ -25,7 +25,6 @@ type Options struct {
 	MemoryReport  *time.Duration `group:"Server" placeholder:"100us" help:"From a run's answer until its container's memory is reported and its token is free."`
 	LogCollection *time.Duration `group:"Server" placeholder:"1ms" help:"From a run's answer until its logs are collected and its container is free."`
 	Interference  []float64      `group:"Server" placeholder:"1,1.3,2.1,3" help:"Slowdown of each of 1, 2, 3, ... runs at once."`
-	InitAlone     *bool          `negatable:"" group:"Server" help:"Initialization does not slow down other runs."`
 	SwapBandwidth *float64       `group:"Server" placeholder:"12" help:"GB/s between host and device, in each direction."`
 	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that overlaps with the run."`
 	Headroom      *Bytes         `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out memory of throttled and inactive flows."`
@@ -80,9 +79,6 @@ func (o Options) Apply(policy string) (Params, error) {
 	}
 	if len(o.Interference) > 0 {
 		p.Interference = o.Interference
-	}
-	if o.InitAlone != nil {
-		p.InitInterferes = !*o.InitAlone
 	}
 	if o.SwapBandwidth != nil {
 		p.Link.BytesPerSecond = *o.SwapBandwidth * 1e9

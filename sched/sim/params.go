@@ -26,9 +26,6 @@ type Params struct {
 	// run's container is free, if its memory was reported.
 	LogCollection time.Duration
 	Interference  gpu.Interference
-	// InitInterferes makes a container's initialization load the device like
-	// a run does; otherwise it only takes its time.
-	InitInterferes bool
 	// KernelShare is the share of a lone run's time in which a kernel runs. Utilization-driven
 	// tokens see nothing else of the run.
 	KernelShare float64
@@ -65,7 +62,7 @@ func DefaultParams(policy string) (Params, error) {
 			Link: gpu.DefaultTransferModel(), Context: 400 * mib, Memory: gib, PrefetchActive: true,
 			Faults: true, // how much of a transfer a run waits for is the link's rule
 		},
-		GPUs: 1, GPUMemory: 16 * gib, ContainerStart: 1500 * time.Millisecond, InitInterferes: true,
+		GPUs: 1, GPUMemory: 16 * gib, ContainerStart: 1500 * time.Millisecond,
 		MemoryReport: 100 * time.Microsecond, LogCollection: time.Millisecond,
 		Interference: gpu.DefaultInterference(), KernelShare: 0.6,
 		Window: 30 * time.Second, Drain: time.Hour,

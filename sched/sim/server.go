@@ -135,15 +135,10 @@ func (e *engine) initialize(j int32) {
 	x := &e.executions[j]
 	e.notify(scheduler.Event{Kind: scheduler.Created, Container: x.container})
 	e.reportMemory(x.container, true) // its allocations appear while it initializes
-	init := e.fns[x.fn].Cold - e.fns[x.fn].Warm
-	switch {
-	case init == 0:
-		e.initialized(j)
-	case e.p.InitInterferes:
+	if init := e.fns[x.fn].Cold - e.fns[x.fn].Warm; init > 0 {
 		e.enter(j, initing, init)
-	default:
-		x.phase = initing
-		e.after(init, func() { e.initialized(j) })
+	} else {
+		e.initialized(j)
 	}
 }
 

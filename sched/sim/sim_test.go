@@ -194,12 +194,11 @@ func TestInvariants(t *testing.T) {
 		w := generate(t, kind.Name, func(s *Spec) { s.Duration = time.Minute })
 		for _, policy := range PolicyNames() {
 			for name, change := range map[string]func(*Params){
-				"default":   func(*Params) {},
-				"tight":     func(p *Params) { p.GPUMemory, p.Pool.Size = 6*gib, 5 },
-				"two":       func(p *Params) { p.GPUs, p.Tokens.Max = 2, 3 },
-				"dynamic":   func(p *Params) { p.Tokens.Dynamic, p.Tokens.Max = true, 4 },
-				"headroom":  func(p *Params) { p.Headroom = 8 * gib },
-				"init idle": func(p *Params) { p.InitInterferes = false },
+				"default":  func(*Params) {},
+				"tight":    func(p *Params) { p.GPUMemory, p.Pool.Size = 6*gib, 5 },
+				"two":      func(p *Params) { p.GPUs, p.Tokens.Max = 2, 3 },
+				"dynamic":  func(p *Params) { p.Tokens.Dynamic, p.Tokens.Max = true, 4 },
+				"headroom": func(p *Params) { p.Headroom = 8 * gib },
 			} {
 				p := params(t, policy)
 				change(&p)
