@@ -59,7 +59,7 @@ func TestOneShots(t *testing.T) {
 // included.
 func TestFlowMemory(t *testing.T) {
 	for _, p := range []string{"mqfq-sticky", "sticky-plus", "fewest-runs"} {
-		const n = 20_000
+		const n = 5_000
 		ids := make([]FlowID, n)
 		for i := range ids {
 			ids[i] = FlowID{"namespace", fmt.Sprint("function", i)}
