@@ -273,10 +273,13 @@ func (p *partition) deliver(first *record) (Delivery, bool) {
 
 // completed records that an activation is completed. The caller must hold the feed's lock.
 func (p *partition) completed(o *openOffset) {
-	if p.progress.end(o) {
-		signal(p.feed.changed)
-		signal(p.feed.commits.dirty)
+	if !p.progress.end(o) {
+		return
 	}
+	if p.feed.stats.ReadPaused {
+		signal(p.feed.changed)
+	}
+	signal(p.feed.commits.dirty)
 }
 
 // lag returns how many records wait in Kafka.
