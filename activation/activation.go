@@ -10,3 +10,9 @@
 // Values that belong to users (parameters, results, annotations) stay raw JSON
 // from end to end. A number stays text and never becomes a float64.
 package activation
+
+import "errors"
+
+// ErrUnsent is the error of a message that still waited when its sender closed. Its activation
+// is not done and is delivered again after a restart.
+var ErrUnsent = errors.New("not sent before the end")

@@ -198,7 +198,7 @@ func (iv *Invoker) forward(p *pending) {
 		case err == nil:
 			iv.observe.forwarded()
 			iv.completer.take(p, delivery.Event{Kind: delivery.Passed})
-		case errors.Is(err, ErrUnsent): // the message is delivered again after a restart
+		case errors.Is(err, activation.ErrUnsent): // the message is delivered again after a restart
 			iv.log.Warn("forward activation", keyActivation, p.ActivationID, "invoker", to, "error", err)
 			iv.completer.take(p, delivery.Event{Kind: delivery.Left})
 		default:
@@ -209,7 +209,7 @@ func (iv *Invoker) forward(p *pending) {
 	if err := iv.ports.Outbox.Forward(iv.completer.ctx, to, m.Encode(), sent); err != nil {
 		// Flushing is over, and no invoker has the message: the next process may run it.
 		iv.completer.take(p, delivery.Event{Kind: delivery.Refused})
-		sent(fmt.Errorf("%w: %w", ErrUnsent, err))
+		sent(fmt.Errorf("%w: %w", activation.ErrUnsent, err))
 	}
 }
 

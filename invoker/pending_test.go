@@ -231,7 +231,7 @@ func TestAckThatWasNotSentIsKept(t *testing.T) {
 		c.completer.end(p, ending{End: delivery.End{Record: rec}})
 		for i, sent := range c.sent {
 			if i == unsent {
-				sent(fmt.Errorf("%w: closed", ErrUnsent))
+				sent(fmt.Errorf("%w: closed", activation.ErrUnsent))
 				continue
 			}
 			sent(nil)

@@ -3,7 +3,6 @@ package invoker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -61,14 +60,10 @@ type Records interface {
 	Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error
 }
 
-// ErrUnsent is the error of an Outbox for a message that still waited when the Outbox closed.
-// Its activation is not done and is delivered again after a restart.
-var ErrUnsent = errors.New("not sent before the end")
-
 // Outbox sends messages to controllers and to readers of events. Messages to one controller
 // arrive in the order of the calls. sent is called once, from any goroutine: when the broker
-// has the message, when it can never be delivered, or with ErrUnsent. The calls block while
-// the outbox is full.
+// has the message, when it can never be delivered, or with activation.ErrUnsent. The calls
+// block while the outbox is full.
 type Outbox interface {
 	Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error
 	Event(ctx context.Context, event activation.Event) error

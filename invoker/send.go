@@ -41,7 +41,7 @@ func (c *completer) ack(p *pending, ack activation.Ack) {
 		return
 	}
 	err := c.outbox.Ack(c.ctx, p.Controller, ack, func(err error) {
-		if errors.Is(err, ErrUnsent) {
+		if errors.Is(err, activation.ErrUnsent) {
 			c.log.Warn("ack not sent, its activation is delivered again after a restart", keyActivation, p.ActivationID, "kind", ack.Kind.String(), "error", err)
 			return
 		}

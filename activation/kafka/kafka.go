@@ -30,10 +30,15 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
 // ErrClosed is the error of a call after Close.
 var ErrClosed = errors.New("kafka: closed")
+
+// errUnsent is the error of a message that still waited when its producer closed.
+var errUnsent = fmt.Errorf("%w: %w", ErrClosed, activation.ErrUnsent)
 
 // Options say how to reach a Kafka cluster.
 type Options struct {

@@ -129,7 +129,7 @@ func (s *topicSender) deliver(batch []outgoing) {
 			p.mu.Lock()
 			p.unsent += len(batch)
 			p.mu.Unlock()
-			s.settle(batch, ErrClosed)
+			s.settle(batch, errUnsent)
 			return
 		case tooLarge(err):
 			s.split(batch, err)
@@ -221,7 +221,7 @@ func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
 		n = len(batch)
 	case closing && refusals >= closingTries: // the next process would not have the time
 		log.Error("topic takes no messages, and this process ends: its messages are left to the next process", "left", len(batch))
-		s.settle(batch, ErrClosed)
+		s.settle(batch, errUnsent)
 		return len(batch)
 	case n > 0 && !s.gone:
 		log.Error("topic takes no messages, its messages are dropped", "tried", s.producer.cfg.RefusedFor)

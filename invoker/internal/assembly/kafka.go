@@ -7,7 +7,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 )
 
@@ -58,18 +57,7 @@ type outbox struct {
 }
 
 func (o outbox) Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error {
-	return o.producer.SendAck(ctx, o.prefix+"completed"+controller, ack, unsent(sent))
-}
-
-// unsent translates the error for messages that were not sent before the producer closed: they
-// are still unacknowledged, not dropped.
-func unsent(sent func(error)) func(error) {
-	return func(err error) {
-		if errors.Is(err, kafka.ErrClosed) {
-			err = fmt.Errorf("%w: %w", invoker.ErrUnsent, err)
-		}
-		sent(err)
-	}
+	return o.producer.SendAck(ctx, o.prefix+"completed"+controller, ack, sent)
 }
 
 // Event does not wait, as the original does not.
@@ -84,5 +72,5 @@ func (o outbox) Event(_ context.Context, e activation.Event) error {
 }
 
 func (o outbox) Forward(ctx context.Context, to int, message []byte, sent func(error)) error {
-	return o.producer.Send(ctx, o.prefix+activation.Instance{ID: to}.Topic(), message, unsent(sent))
+	return o.producer.Send(ctx, o.prefix+activation.Instance{ID: to}.Topic(), message, sent)
 }
