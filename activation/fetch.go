@@ -2,7 +2,9 @@ package activation
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 )
 
 // FetchKind is the kind of a scheduler's answer to a fetch.
@@ -27,6 +29,23 @@ var fetchReasons = [...]struct{ name, key, text string }{
 	NoActivation:   {"NoActivationMessage", "noActivationMessage", "no activation message exist"},
 	NoQueue:        {"NoMemoryQueue", "noMemoryQueue", "no memory queue exist"},
 	ActionMismatch: {"ActionMismatch", "actionMisMatch", "action version does not match"},
+}
+
+// ErrUnreadable is the error of a scheduler's answer that cannot be decoded. If the answer was
+// an activation, the activation is lost.
+var ErrUnreadable = errors.New("answer of the scheduler cannot be read")
+
+// FetchRequest is the request of a container for an activation.
+type FetchRequest struct {
+	Queue     Queue
+	Container string
+	// Warmed calls are served before others.
+	Warmed bool
+	// LastDuration is the duration of the run that has just ended, or nil. The scheduler
+	// orders containers by the mean of the last ten durations.
+	LastDuration *time.Duration
+	// Sent, if not nil, is called once: when the request has been written, or has failed.
+	Sent func()
 }
 
 // FetchAnswer is a scheduler's answer to a fetch. It shares memory with the bytes

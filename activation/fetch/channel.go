@@ -126,7 +126,7 @@ func (c *Client) release(ch *channel, err error) {
 	s := ch.owner
 	ch.calls--
 	switch log := c.cfg.Log.With("scheduler", address(s.endpoint)); {
-	case err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrUnreadable):
+	case err == nil || errors.Is(err, ErrRejected) || errors.Is(err, activation.ErrUnreadable):
 		s.condition.Succeeded(log, "calls of a scheduler resumed")
 	case errors.Is(err, context.Canceled): // we ended the call ourselves
 	default:

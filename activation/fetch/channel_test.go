@@ -55,7 +55,7 @@ func TestWireForm(t *testing.T) {
 	go s.Serve(l)
 	defer s.Stop()
 	d := 1500 * time.Millisecond
-	_, err := client(t, Config{}).Fetch(t.Context(), at, Request{Queue: hello, Container: "9f0e", Warmed: true, LastDuration: &d})
+	_, err := client(t, Config{}).Fetch(t.Context(), at, activation.FetchRequest{Queue: hello, Container: "9f0e", Warmed: true, LastDuration: &d})
 	check.NoError(t, err)
 	check.Equal(t, path, "/activation.ActivationService/FetchActivation")
 	got := map[protowire.Number]string{}
@@ -100,7 +100,7 @@ func TestCallsSpreadOverChannels(t *testing.T) {
 	done := make(chan error)
 	for range calls {
 		go func() {
-			_, err := c.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
+			_, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello, Container: "c"})
 			done <- err
 		}()
 	}
@@ -125,14 +125,14 @@ func TestRetainKeepsWhatIsListed(t *testing.T) {
 	_, other := serve(t, &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})})
 	c := client(t, Config{})
 	for _, e := range []activation.Endpoint{at, other} {
-		_, err := c.Fetch(t.Context(), e, Request{Queue: hello})
+		_, err := c.Fetch(t.Context(), e, activation.FetchRequest{Queue: hello})
 		check.NoError(t, err)
 	}
 	c.Retain([]activation.Endpoint{at})
 	states := c.States()
 	check.Equal(check.Must(t), len(states), 1)
 	check.Equal(t, states[0].Scheduler, address(at))
-	_, err := c.Fetch(t.Context(), other, Request{Queue: hello})
+	_, err := c.Fetch(t.Context(), other, activation.FetchRequest{Queue: hello})
 	check.NoError(t, err, "called again")
 }
 
@@ -171,7 +171,7 @@ func TestCallsAreTriedOnce(t *testing.T) {
 		}
 	}()
 	c := client(t, Config{})
-	_, err := c.Fetch(t.Context(), at, Request{Queue: hello})
+	_, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello})
 	check.That(check.Must(t), err != nil, "got %v", err)
 	check.That(t, !errors.Is(err, ErrRejected), "got %v", err)
 	c.Close()
@@ -191,7 +191,7 @@ func TestSchedulerRestarts(t *testing.T) {
 		return s
 	}
 	fetch := func() string {
-		if _, err := c.Fetch(t.Context(), at, Request{Queue: hello}); err != nil {
+		if _, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello}); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -226,7 +226,7 @@ func TestDeadPeerEndsCalls(t *testing.T) {
 			io.Copy(io.Discard, conn)
 		}()
 		begun := time.Now()
-		_, err := c.Fetch(t.Context(), activation.Endpoint{Host: "h", Port: 1}, Request{Queue: hello})
+		_, err := c.Fetch(t.Context(), activation.Endpoint{Host: "h", Port: 1}, activation.FetchRequest{Queue: hello})
 		check.That(t, err != nil, "it answers")
 		took := time.Since(begun)
 		check.AtLeast(t, took, 10*time.Second)

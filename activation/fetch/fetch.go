@@ -44,9 +44,6 @@ var (
 	// ErrRejected means that the scheduler answered with an error. A repeated call would
 	// most likely fail again.
 	ErrRejected = errors.New("scheduler rejects the call")
-	// ErrUnreadable means that the answer cannot be decoded. If it was an activation, the
-	// activation is lost.
-	ErrUnreadable = errors.New("answer of the scheduler cannot be read")
 	// errClosed is returned by calls of a closed client.
 	errClosed = errors.New("client of schedulers is closed")
 )
@@ -61,23 +58,10 @@ type Config struct {
 	dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Request is the request of a container for an activation.
-type Request struct {
-	Queue     activation.Queue
-	Container string
-	// Warmed calls are served before others.
-	Warmed bool
-	// LastDuration is the duration of the run that has just ended, or nil. The scheduler
-	// orders containers by the mean of the last ten durations.
-	LastDuration *time.Duration
-	// Sent, if not nil, is called once: when the request has been written, or has failed.
-	Sent func()
-}
-
 // Fetch asks the scheduler at an endpoint for an activation. It blocks as long as an
 // answer may arrive; ctx ends only the wait for a connection. A fetched activation
 // belongs to the caller alone.
-func (c *Client) Fetch(ctx context.Context, at activation.Endpoint, r Request) (activation.FetchAnswer, error) {
+func (c *Client) Fetch(ctx context.Context, at activation.Endpoint, r activation.FetchRequest) (activation.FetchAnswer, error) {
 	m := message(r.Queue, r.Container)
 	m.Alive, m.Warmed = true, r.Warmed
 	if r.LastDuration != nil {
@@ -96,7 +80,7 @@ func (c *Client) Leave(ctx context.Context, at activation.Endpoint, q activation
 
 // WarmUp opens a channel to a scheduler, because the first call takes long.
 func (c *Client) WarmUp(ctx context.Context, at activation.Endpoint) error {
-	_, err := c.Fetch(ctx, at, Request{Queue: activation.WarmUpQueue(), Container: "warmUp"})
+	_, err := c.Fetch(ctx, at, activation.FetchRequest{Queue: activation.WarmUpQueue(), Container: "warmUp"})
 	return err
 }
 
@@ -151,7 +135,7 @@ func (c *Client) fetch(ctx context.Context, at activation.Endpoint, m *activatio
 	}
 	a, err := activation.DecodeFetchAnswer([]byte(r.GetActivationMessage()))
 	if err != nil {
-		return activation.FetchAnswer{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return activation.FetchAnswer{}, fmt.Errorf("%w: %w", activation.ErrUnreadable, err)
 	}
 	return a, nil
 }
@@ -181,7 +165,7 @@ func reason(err error) error {
 	case codes.OK, codes.Canceled, codes.Unavailable, codes.DeadlineExceeded:
 		return err
 	case codes.ResourceExhausted: // the answer exceeds our limit
-		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return fmt.Errorf("%w: %w", activation.ErrUnreadable, err)
 	}
 	return fmt.Errorf("%w: %w", ErrRejected, err)
 }

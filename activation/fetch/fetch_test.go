@@ -34,7 +34,7 @@ func TestFetchAnswers(t *testing.T) {
 		activation.NewFetchAnswer(oneMessage(`{"a":1}`)), {Kind: activation.NoActivation}, {Kind: activation.NoQueue}, {Kind: activation.ActionMismatch},
 	} {
 		f.fetch = answers(want)
-		got, err := c.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
+		got, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello, Container: "c"})
 		check.NoError(t, err)
 		check.Equal(t, got.Kind, want.Kind)
 		check.Equal(t, string(got.JSON()), string(want.JSON()), "%s holds %s, want %s", got.Kind, got.JSON(), want.JSON())
@@ -57,7 +57,7 @@ func TestFetchErrors(t *testing.T) {
 		}
 	}
 	fetch := func() error {
-		_, err := c.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
+		_, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello, Container: "c"})
 		return err
 	}
 	f.fetch = fails(status.Error(codes.Internal, ""))
@@ -66,7 +66,7 @@ func TestFetchErrors(t *testing.T) {
 	err := fetch()
 	check.That(check.Must(t), err != nil, "an end is %v", err)
 	check.That(t, !errors.Is(err, ErrRejected), "an end is %v", err)
-	check.That(t, !errors.Is(err, ErrUnreadable), "an end is %v", err)
+	check.That(t, !errors.Is(err, activation.ErrUnreadable), "an end is %v", err)
 	states := c.States()
 	check.Equal(check.Must(t), len(states), 1)
 	check.That(t, !states[0].OK(), "the states are %+v", states)
@@ -75,14 +75,14 @@ func TestFetchErrors(t *testing.T) {
 		return &activationpb.FetchResponse{ActivationMessage: `{"message":{"activationId":"1","content":"` + secret + `"}}`}, nil
 	}
 	err = fetch()
-	check.ErrorIs(t, err, ErrUnreadable, "an unreadable message")
+	check.ErrorIs(t, err, activation.ErrUnreadable, "an unreadable message")
 	check.Lacks(t, err.Error(), secret, "an unreadable message")
 	states = c.States()
 	check.Equal(check.Must(t), len(states), 1, "after an answer the states")
 	check.That(t, states[0].OK(), "after an answer the states are %+v", states)
 	none, nowhere := listen(t)
 	none.Close()
-	_, err = c.Fetch(t.Context(), nowhere, Request{Queue: hello, Container: "c"})
+	_, err = c.Fetch(t.Context(), nowhere, activation.FetchRequest{Queue: hello, Container: "c"})
 	check.That(check.Must(t), err != nil, "without a scheduler it is %v", err)
 	check.That(t, !errors.Is(err, ErrRejected), "without a scheduler it is %v", err)
 }
@@ -92,11 +92,11 @@ func TestFetchTakesLargeActivations(t *testing.T) {
 	f := &fake{fetch: answers(activation.NewFetchAnswer(oneMessage(`"` + strings.Repeat("x", 6<<20) + `"`)))}
 	_, at := serve(t, f)
 	large := client(t, Config{Payload: 6 * activation.MB})
-	_, err := large.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
+	_, err := large.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello, Container: "c"})
 	check.NoError(t, err)
 	small := client(t, Config{})
-	_, err = small.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
-	check.ErrorIs(t, err, ErrUnreadable, "beyond the limit it")
+	_, err = small.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello, Container: "c"})
+	check.ErrorIs(t, err, activation.ErrUnreadable, "beyond the limit it")
 }
 
 // TestFetchOutlivesItsContext: once the scheduler may answer, only the answer ends a
@@ -116,7 +116,7 @@ func TestFetchOutlivesItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan activation.FetchAnswer)
 	go func() {
-		a, err := c.Fetch(ctx, at, Request{Queue: hello, Container: "c"})
+		a, err := c.Fetch(ctx, at, activation.FetchRequest{Queue: hello, Container: "c"})
 		if err != nil {
 			t.Error(err)
 		}
@@ -128,7 +128,7 @@ func TestFetchOutlivesItsContext(t *testing.T) {
 	a := check.Receive(t, got)
 	check.Equal(t, a.Kind, activation.Fetched)
 	check.That(t, a.Message != nil, "got %s", a)
-	_, err := c.Fetch(ctx, activation.Endpoint{Host: "127.0.0.1", Port: 1}, Request{Queue: hello})
+	_, err := c.Fetch(ctx, activation.Endpoint{Host: "127.0.0.1", Port: 1}, activation.FetchRequest{Queue: hello})
 	check.ErrorIs(t, err, context.Canceled, "before there is a connection it")
 }
 
@@ -149,7 +149,7 @@ func TestLeave(t *testing.T) {
 	c := client(t, Config{})
 	done := make(chan error)
 	go func() {
-		_, err := c.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
+		_, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello, Container: "c"})
 		done <- err
 	}()
 	check.Receive(t, open)
@@ -195,10 +195,10 @@ func TestWarmUp(t *testing.T) {
 func TestClosedClient(t *testing.T) {
 	_, at := serve(t, &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})})
 	c := client(t, Config{})
-	_, err := c.Fetch(t.Context(), at, Request{Queue: hello})
+	_, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello})
 	check.NoError(t, err)
 	check.NoError(t, c.Close())
-	_, err = c.Fetch(t.Context(), at, Request{Queue: hello})
+	_, err = c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello})
 	check.ErrorIs(t, err, errClosed)
 }
 
@@ -214,11 +214,11 @@ func TestLastDuration(t *testing.T) {
 	}}
 	_, at := serve(t, f)
 	c := client(t, Config{})
-	_, err := c.Fetch(t.Context(), at, Request{Queue: hello})
+	_, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello})
 	check.NoError(t, err, "without a run it")
 	check.That(t, got == nil, "without a run it is %v, %v", got, err)
 	for _, d := range []time.Duration{0, 1500 * time.Millisecond} {
-		_, err := c.Fetch(t.Context(), at, Request{Queue: hello, LastDuration: &d})
+		_, err := c.Fetch(t.Context(), at, activation.FetchRequest{Queue: hello, LastDuration: &d})
 		check.NoError(t, err, "after %s it", d)
 		check.That(check.Must(t), got != nil, "after %s it is %v, %v", d, got, err)
 		check.Equal(t, *got, d.Milliseconds(), "after %s it", d)

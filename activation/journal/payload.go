@@ -106,8 +106,11 @@ func (j *Journal) Full() bool {
 
 func (j *Journal) full() bool { return j.live*slackFactor >= j.cfg.Bytes }
 
-// Space waits while the journal is full.
+// Space waits until the disk works and the journal is not full.
 func (j *Journal) Space(ctx context.Context) error {
+	if err := j.log.Ready(ctx); err != nil {
+		return err
+	}
 	for {
 		j.mu.Lock()
 		if !j.full() {

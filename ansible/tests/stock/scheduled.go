@@ -109,7 +109,7 @@ func (x *scheduled) take(value []byte) {
 // end.
 func (x *scheduled) serve(ctx context.Context, c *activation.ContainerCreation) {
 	for last := time.Now(); x.enabled.Load() && time.Since(last) < idle; {
-		a, err := x.fetcher.Fetch(ctx, c.Endpoint, fetch.Request{Queue: c.Queue, Container: string(c.ID)})
+		a, err := x.fetcher.Fetch(ctx, c.Endpoint, activation.FetchRequest{Queue: c.Queue, Container: string(c.ID)})
 		switch {
 		case err != nil:
 			log.Print("fetch: ", err)

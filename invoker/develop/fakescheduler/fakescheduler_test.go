@@ -15,7 +15,7 @@ import (
 // fetch asks for an activation of a function.
 func (f *fixture) fetch(s *Scheduler, of Function, container string) activation.FetchAnswer {
 	f.t.Helper()
-	a, err := f.fetcher.Fetch(f.context(), s.Endpoint(), fetch.Request{Queue: of.Queue, Container: container})
+	a, err := f.fetcher.Fetch(f.context(), s.Endpoint(), activation.FetchRequest{Queue: of.Queue, Container: container})
 	check.NoError(f.t, err)
 	return a
 }
@@ -27,7 +27,7 @@ func TestConversation(t *testing.T) {
 		f := newFixture(t, kafka)
 		s := f.start()
 		f.healthy(2048)
-		a, err := f.fetcher.Fetch(f.context(), s.Endpoint(), fetch.Request{Queue: hello.Queue, Container: "c"})
+		a, err := f.fetcher.Fetch(f.context(), s.Endpoint(), activation.FetchRequest{Queue: hello.Queue, Container: "c"})
 		check.NoError(t, err, "without a queue")
 		check.Equal(t, a.Kind, activation.NoQueue, "without a queue")
 		check.NoError(t, s.CreateQueue(f.context(), hello))
@@ -250,7 +250,7 @@ func TestReschedule(t *testing.T) {
 		check.NoError(t, err, "without a queue")
 		check.That(t, !ok, "without a queue: %v, %v", ok, err)
 		nameless := activation.NewQueue("guest", activation.ActionRef{}, "")
-		_, err = f.fetcher.Fetch(f.context(), s.Endpoint(), fetch.Request{Queue: nameless})
+		_, err = f.fetcher.Fetch(f.context(), s.Endpoint(), activation.FetchRequest{Queue: nameless})
 		check.ErrorIs(t, err, fetch.ErrRejected, "without a name")
 		if err := f.fetcher.WarmUp(f.context(), s.Endpoint()); err != nil {
 			t.Errorf("warm-up: %v", err)

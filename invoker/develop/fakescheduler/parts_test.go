@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
-	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -62,7 +61,7 @@ func TestQueueMoves(t *testing.T) {
 		check.NoError(t, c.Put(f.context(), f.cfg.Cluster.Existing(hello.Queue, f.instance, "c")))
 		waiting := make(chan error)
 		go func() {
-			_, err := f.fetcher.Fetch(t.Context(), first.Endpoint(), fetch.Request{Queue: hello.Queue, Container: "c"})
+			_, err := f.fetcher.Fetch(t.Context(), first.Endpoint(), activation.FetchRequest{Queue: hello.Queue, Container: "c"})
 			waiting <- err
 		}()
 		f.until(first, "the call", func(Seen) bool {
@@ -115,7 +114,7 @@ func TestNoActivationIsLost(t *testing.T) {
 				for !over(done) {
 					var open sync.WaitGroup
 					open.Go(func() {
-						take(f.fetcher.Fetch(t.Context(), s.Endpoint(), fetch.Request{Queue: hello.Queue, Container: name}))
+						take(f.fetcher.Fetch(t.Context(), s.Endpoint(), activation.FetchRequest{Queue: hello.Queue, Container: name}))
 					})
 					open.Go(func() { take(f.fetcher.Leave(t.Context(), s.Endpoint(), hello.Queue, name)) })
 					open.Wait()

@@ -86,7 +86,7 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 	a.schedulers = fetch.New(fetch.Config{Log: a.Log, Payload: activation.Size(a.c.Limits.Payload)})
 	a.orders = a.messaging.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
 	a.from = newSources(a.state.journal, a.Log, nil)
-	puller := pull.New(pull.Config{
+	cfg := pull.Config{
 		Bounds: a.c.Limits.Bounds(), Defaults: namespaceDefaults(a.c.Limits.Namespace),
 		Instance: a.reported(), Cluster: activation.Cluster(c.Cluster), Manifest: manifest, MemoryMB: int64(mib(a.c.Pool.UserMemory)),
 		GPUs: len(a.gpus.devices), JobTime: finite(c.JobTime), BlackboxMultiple: c.BlackboxMultiple, ReportEvery: max(finite(c.MemorySync), time.Millisecond),
@@ -94,10 +94,17 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 			PauseGrace: orNever(a.c.Proxy.PauseGrace), IdleTimeout: orNever(a.c.Proxy.IdleContainer), Keeping: orNever(c.Keeping),
 			GPU: slot.DefaultGPU(len(a.gpus.devices), a.c.GPU.Tokens.Max),
 		},
-	}, pull.Ports{
-		Orders: orders{a.orders}, Acks: creationAcks{a.messaging}, Schedulers: schedulers{a.schedulers}, Registry: a.registry,
-		Journal: a.pulledJournal(), Deliver: a.from.deliver, Limits: a.stores.store,
-	}, a.Log)
+	}
+	ports := pull.Ports{
+		Orders: orders{a.orders}, Acks: creationAcks{a.messaging}, Schedulers: a.schedulers, Registry: a.registry,
+		Deliver: a.from.deliver, Limits: a.stores.store,
+	}
+	if j := a.state.journal; j != nil {
+		ports.Journal = j
+	} else {
+		a.Log.Warn("there is no journal (whisk.gpu.journal): fetched activations that have not ended are lost with the process")
+	}
+	puller := pull.New(cfg, ports, a.Log)
 	a.puller.Store(puller)
 	if a.retired.Load() {
 		puller.Disable()

@@ -2,12 +2,9 @@ package assembly
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull"
@@ -37,47 +34,9 @@ func (c creationAcks) Send(ctx context.Context, ack activation.ContainerCreation
 	})
 }
 
-// schedulers sends requests to schedulers.
-type schedulers struct{ client *fetch.Client }
-
-func (s schedulers) Fetch(ctx context.Context, r pull.Request) (activation.FetchAnswer, error) {
-	answer, err := s.client.Fetch(ctx, r.At, fetch.Request{Queue: r.Queue, Container: r.Container, Warmed: r.Warmed, LastDuration: r.Last, Sent: r.Sent})
-	if errors.Is(err, fetch.ErrUnreadable) {
-		err = fmt.Errorf("%w: %w", pull.ErrUnreadable, err)
-	}
-	return answer, err
-}
-
-func (s schedulers) Leave(ctx context.Context, r pull.Request) error {
-	_, err := s.client.Leave(ctx, r.At, r.Queue, r.Container)
-	return err
-}
-
-func (s schedulers) Return(ctx context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error) {
-	return s.client.Reschedule(ctx, at, q, message)
-}
-
 // pulledPartition is the partition of pulled activations in the journal. Kafka's partitions
 // have smaller numbers.
 const pulledPartition = math.MaxInt32
-
-// pulledJournal is the capacity of the journal for pulled activations.
-type pulledJournal struct{ *journal.Journal }
-
-func (a *scheduled) pulledJournal() pull.Journal {
-	if a.state.journal == nil {
-		a.Log.Warn("there is no journal (whisk.gpu.journal): fetched activations that have not ended are lost with the process")
-		return nil
-	}
-	return pulledJournal{a.state.journal}
-}
-
-func (p pulledJournal) Ready(ctx context.Context) error {
-	if err := p.Journal.Ready(ctx); err != nil {
-		return err
-	}
-	return p.Space(ctx)
-}
 
 // covered makes the journal forget all completed activations, because no scheduler sends a
 // pulled activation again.

@@ -10,10 +10,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// ErrUnreadable means that a scheduler's answer cannot be decoded. If it was an
-// activation, the activation is lost.
-var ErrUnreadable = errors.New("answer of a scheduler cannot be read")
-
 const (
 	// emptyPause is the least time between two fetches without an activation, because a
 	// scheduler answers at once for an idle queue.
@@ -24,12 +20,12 @@ const (
 )
 
 // fetch asks once for an activation and passes it to pull.
-func (p *Puller) fetch(o slot.Order, r Request) {
+func (p *Puller) fetch(o slot.Order, r activation.FetchRequest) {
 	defer r.Sent() // in case the request is never sent
 	miss := slot.Empty
 	if p.ready(o.Slot) {
 		began := time.Now()
-		answer, err := p.ports.Schedulers.Fetch(p.life, r)
+		answer, err := p.ports.Schedulers.Fetch(p.life, o.Creation.Endpoint, r)
 		if err == nil && answer.Kind == activation.Fetched {
 			p.pull(o, answer)
 			return
@@ -46,10 +42,10 @@ func (p *Puller) fetch(o slot.Order, r Request) {
 }
 
 // miss returns the reason for which an answer has no activation, and logs errors.
-func (p *Puller) miss(r Request, answer activation.FetchAnswer, err error) slot.Miss {
+func (p *Puller) miss(r activation.FetchRequest, answer activation.FetchAnswer, err error) slot.Miss {
 	action := r.Queue.Action.FQN()
 	switch {
-	case errors.Is(err, ErrUnreadable):
+	case errors.Is(err, activation.ErrUnreadable):
 		p.log.Error("an activation that a scheduler handed out cannot be read and is lost", "action", action, "error", err)
 		return slot.Empty
 	case err != nil:
@@ -70,7 +66,7 @@ func (p *Puller) ready(id slot.ID) bool {
 		if j.Full() {
 			p.setFull(true)
 		}
-		if j.Ready(p.fetching) != nil {
+		if j.Space(p.fetching) != nil {
 			return false
 		}
 		p.setFull(false)

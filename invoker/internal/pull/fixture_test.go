@@ -70,7 +70,7 @@ func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
 		if change != nil {
 			change(&cfg)
 		}
-		f.Puller = New(cfg, Ports{Orders: f, Acks: acks{f}, Schedulers: fakeSchedulers{f}, Registry: f, Journal: f, Limits: f, Deliver: f.deliver}, slog.New(slog.DiscardHandler))
+		f.Puller = New(cfg, Ports{Orders: f, Acks: acks{f}, Schedulers: f, Registry: f, Journal: f, Limits: f, Deliver: f.deliver}, slog.New(slog.DiscardHandler))
 		f.Use(f)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -176,9 +176,9 @@ func (a acks) Send(_ context.Context, ack activation.ContainerCreationAck, sent 
 	return nil
 }
 
-func (f *fixture) Fetch(_ context.Context, r Request) (activation.FetchAnswer, error) {
+func (f *fixture) Fetch(_ context.Context, at activation.Endpoint, r activation.FetchRequest) (activation.FetchAnswer, error) {
 	pass(5 * time.Millisecond) // to connect
-	f.add("fetch %s warmed=%t", r.At.Host, r.Warmed)
+	f.add("fetch %s warmed=%t", at.Host, r.Warmed)
 	r.Sent()
 	f.mu.Lock()
 	err := f.fetchErr
@@ -197,18 +197,15 @@ func (f *fixture) Fetch(_ context.Context, r Request) (activation.FetchAnswer, e
 	return activation.FetchAnswer{Kind: activation.NoActivation}, nil
 }
 
-func (f *fixture) Leave(context.Context, Request) error {
+func (f *fixture) Leave(context.Context, activation.Endpoint, activation.Queue, string) (activation.FetchAnswer, error) {
 	f.add("leave")
 	if !f.busy {
 		f.left <- struct{}{}
 	}
-	return nil
+	return activation.FetchAnswer{Kind: activation.NoActivation}, nil
 }
 
-// fakeSchedulers is the fixture in the role of the schedulers.
-type fakeSchedulers struct{ *fixture }
-
-func (f fakeSchedulers) Return(_ context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error) {
+func (f *fixture) Reschedule(_ context.Context, at activation.Endpoint, q activation.Queue, message json.RawMessage) (bool, error) {
 	_, err := activation.DecodeMessage(message)
 	check.ErrorIs(f, err, nil, "returned to %+v", q)
 	check.Equal(f, q.Namespace, "guest")
@@ -278,7 +275,7 @@ func (f *fixture) reported() activation.Health {
 	return f.health
 }
 
-func (f *fixture) Ready(ctx context.Context) error {
+func (f *fixture) Space(ctx context.Context) error {
 	f.mu.Lock()
 	full := f.full
 	f.mu.Unlock()

@@ -151,14 +151,19 @@ func (p *Puller) carryOut(o slot.Order) {
 		p.change(o)
 	case slot.Fetch:
 		p.outstanding++
-		r, left := p.request(o), make(chan struct{})
-		r.Sent = sync.OnceFunc(func() { close(left) })
+		left := make(chan struct{})
 		p.leaving[o.Slot] = left
+		r := activation.FetchRequest{
+			Queue: o.Creation.Queue, Container: p.name(o.Slot), Warmed: o.Warmed, Sent: sync.OnceFunc(func() { close(left) }),
+		}
+		if o.Ended {
+			r.LastDuration = &o.Last
+		}
 		p.calls.Go(func() { p.fetch(o, r) })
 	case slot.Leave:
-		r := p.request(o)
+		container := p.name(o.Slot)
 		p.calls.Go(func() {
-			if err := p.ports.Schedulers.Leave(p.life, r); err != nil {
+			if _, err := p.ports.Schedulers.Leave(p.life, o.Creation.Endpoint, o.Creation.Queue, container); err != nil {
 				p.log.Debug("report to a scheduler that a container is gone", "error", err)
 			}
 		})
@@ -169,14 +174,6 @@ func (p *Puller) carryOut(o slot.Order) {
 	case slot.Ack:
 		p.ack(o)
 	}
-}
-
-func (p *Puller) request(o slot.Order) Request {
-	r := Request{At: o.Creation.Endpoint, Queue: o.Creation.Queue, Container: p.name(o.Slot), Warmed: o.Warmed}
-	if o.Ended {
-		r.Last = &o.Last
-	}
-	return r
 }
 
 // acquire asks the invoker to create or resume the container of a slot.

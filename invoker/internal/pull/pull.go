@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"sync"
@@ -48,25 +49,14 @@ type Acks interface {
 // Schedulers asks schedulers for activations. The calls block as long as an answer can
 // arrive, even if ctx ends.
 type Schedulers interface {
-	Fetch(ctx context.Context, r Request) (activation.FetchAnswer, error)
+	Fetch(ctx context.Context, at activation.Endpoint, r activation.FetchRequest) (activation.FetchAnswer, error)
 	// Leave tells the scheduler that a container will not fetch again. The scheduler
-	// answers the container's open fetches.
-	Leave(ctx context.Context, r Request) error
-	// Return returns an activation to the end of a queue. It returns false if the
+	// answers this call and the container's open fetches.
+	Leave(ctx context.Context, at activation.Endpoint, q activation.Queue, container string) (activation.FetchAnswer, error)
+	// Reschedule returns an activation to the end of a queue. It returns false if the
 	// scheduler does not have the queue or cannot be reached. After an error it is unknown
 	// who has the activation.
-	Return(ctx context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error)
-}
-
-// Request is the request of a container for an activation.
-type Request struct {
-	At        activation.Endpoint
-	Queue     activation.Queue
-	Container string
-	Warmed    bool
-	Last      *time.Duration // the duration of the run that has just ended, or nil
-	// Sent is called when the request has been sent, or has failed.
-	Sent func()
+	Reschedule(ctx context.Context, at activation.Endpoint, q activation.Queue, message json.RawMessage) (bool, error)
 }
 
 // Registry is the part of etcd that invokers use. A key stays until it is deleted, even
@@ -86,8 +76,9 @@ type Registry interface {
 
 // Journal is the capacity of the invoker's journal for pulled activations.
 type Journal interface {
-	// Ready blocks until the journal has capacity. Full reports whether Ready would block.
-	Ready(ctx context.Context) error
+	// Space blocks until the journal has space and its disk works. Full reports whether the
+	// journal is full.
+	Space(ctx context.Context) error
 	Full() bool
 }
 

@@ -39,7 +39,7 @@ func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool,
 		if at == (activation.Endpoint{}) || at == leader && !led {
 			continue
 		}
-		returned, err := p.ports.Schedulers.Return(ctx, at, from.queue, m.Encode())
+		returned, err := p.ports.Schedulers.Reschedule(ctx, at, from.queue, m.Encode())
 		if err != nil {
 			return false, err
 		}
