@@ -185,20 +185,6 @@ func TestOneLine(t *testing.T) {
 	check.Equal(t, oneLine(" a\t\nb\x00c "), "a b c")
 }
 
-// TestFallsBackToSMI: a build without NVML asks nvidia-smi.
-func TestFallsBackToSMI(t *testing.T) {
-	f := healthy()
-	f.output["nvidia-smi"] = "0, GPU-a, T4, 0:1, 100, 90, 10, Enabled, Default, [N/A], [N/A], 580.1\n"
-	g, err := f.askSMI(t.Context())
-	check.NoError(t, err)
-	check.Equal(t, g.By, "nvidia-smi")
-	check.Equal(t, len(g.Cards), 1)
-	delete(f.output, "nvidia-smi")
-	if _, err := f.askSMI(t.Context()); err == nil {
-		t.Error("no error without nvidia-smi")
-	}
-}
-
 // TestLinesEndAtTheWidth: lines are broken between words and indented to their text.
 func TestLinesEndAtTheWidth(t *testing.T) {
 	r := Report{{"Kafka", "topics", Finding{Warn, strings.Repeat("word ", 40), "do this"}}}

@@ -109,7 +109,7 @@ func (f *fake) machine(c *config.Config) *Machine {
 			return s, nil
 		},
 		GPU: func(context.Context) (GPU, error) {
-			return GPU{Versions: nvml.Versions{Driver: "580.95.05", CUDA: "13.0"}, Cards: f.cards, By: "NVML"}, nil
+			return GPU{Versions: nvml.Versions{Driver: "580.95.05", CUDA: "13.0"}, Cards: f.cards}, nil
 		},
 		Hooks:      func(context.Context, string, string) (Tried, error) { return f.tried, f.triedErr },
 		Docker:     func(context.Context) (docker.Survey, error) { return f.docker, nil },

@@ -109,11 +109,11 @@ var nvmlFixes = []struct {
 func checkNVML(s *snapshot) []Finding {
 	err := s.gpuErr
 	if err == nil {
-		return ok("%d device(s) answer through %s", len(s.gpu.Cards), s.gpu.By)
+		return ok("%d device(s) answer through NVML", len(s.gpu.Cards))
 	}
 	if errors.Is(err, nvml.ErrNotBuilt) {
-		return warn("build with CGO_ENABLED=1 and -ldflags '-extldflags=-Wl,-z,lazy'",
-			"this build has no NVML, and nvidia-smi does not answer either: real devices cannot be used")
+		return warn("use a released program, or build one with make build-gpu",
+			"this build has no NVML: it can neither use nor examine real devices")
 	}
 	for _, known := range nvmlFixes {
 		if errors.Is(err, known.err) {

@@ -48,7 +48,7 @@ func TestDriverChecks(t *testing.T) {
 		{"not loaded", func(f *fake) { f.files["proc/modules"] = text("nvidia 1 0 - Live\n") }, "GPU/UVM module", Fail, "nvidia_uvm", "nvidia-modprobe -u"},
 
 		{"", nil, "GPU/NVML", OK, "1 device(s) answer through NVML", ""},
-		{"not built", gpuFails(nvml.ErrNotBuilt), "GPU/NVML", Warn, "no NVML", "CGO_ENABLED=1"},
+		{"not built", gpuFails(nvml.ErrNotBuilt), "GPU/NVML", Warn, "no NVML", "make build-gpu"},
 		{"mismatch", gpuFails(fmt.Errorf("start: %w", nvml.ErrMismatch)), "GPU/NVML", Fail, "different versions", "restart"},
 		{"permission", gpuFails(nvml.ErrNoPermission), "GPU/NVML", Fail, "permission", "root"},
 		{"no library", gpuFails(nvml.ErrNoDriver), "GPU/NVML", Fail, "no NVIDIA driver", "libnvidia-ml.so.1"},

@@ -42,15 +42,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	m.Hooks = func(ctx context.Context, library, driver string) (Tried, error) {
 		return tryHooks(ctx, 5*time.Second, library, driver)
 	}
-	m.GPU = func(ctx context.Context) (GPU, error) {
-		g, err := askNVML(management)
-		if errors.Is(err, nvml.ErrNotBuilt) {
-			if g, smiErr := m.askSMI(ctx); smiErr == nil {
-				return g, nil
-			}
-		}
-		return g, err
-	}
+	m.GPU = func(context.Context) (GPU, error) { return askNVML(management) }
 	engine, err := docker.Connect(clients.Docker(m.Config, probePrefix, silent())) // connects at the first request
 	m.Docker = func(ctx context.Context) (docker.Survey, error) {
 		if err != nil {
@@ -91,21 +83,13 @@ func shimPaths(c *config.Config, self, named string) []string {
 // silent returns a logger for parts whose log would repeat the report.
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// askSMI asks nvidia-smi, for builds without NVML.
-func (m *Machine) askSMI(ctx context.Context) (GPU, error) {
-	cards, versions, err := nvml.AskSMI(ctx, func(ctx context.Context, name string, args ...string) (string, error) {
-		return m.Command(ctx, nil, name, args...)
-	})
-	return GPU{versions, cards, "nvidia-smi"}, err
-}
-
 func askNVML(library string) (g GPU, err error) {
 	d, err := nvml.Open(nvml.Options{Library: library})
 	if err != nil {
 		return GPU{}, err
 	}
 	cards, err := d.Cards()
-	return GPU{d.Versions(), cards, "NVML"}, errors.Join(err, d.Close())
+	return GPU{d.Versions(), cards}, errors.Join(err, d.Close())
 }
 
 // command runs a program and limits the size of its output.

@@ -99,8 +99,6 @@ type Machine struct {
 type GPU struct {
 	Versions nvml.Versions
 	Cards    []nvml.Card
-	// By names the source, such as NVML.
-	By string
 }
 
 // Space is the capacity of a file system, in bytes.
