@@ -200,6 +200,20 @@ func TestPackagesAndBindings(t *testing.T) {
 	}
 }
 
+// TestListsOfOtherKindsAreEmpty: wsk list asks for every collection of the API, also for
+// those without entities here.
+func TestListsOfOtherKindsAreEmpty(t *testing.T) {
+	s := begin(t, &fakeInvoker{}, nil)
+	c := client(t, s)
+	check.Equal(t, len(must[[]whisk.Trigger](t)(c.Triggers.List(&whisk.TriggerListOptions{Limit: 30}))), 0)
+	check.Equal(t, len(must[[]whisk.Rule](t)(c.Rules.List(&whisk.RuleListOptions{Limit: 30}))), 0)
+	d := at(t, s)
+	for _, name := range []string{"triggers", "rules"} {
+		d.equals("GET", "/api/v1/namespaces/_/"+name+"?count=true", "", 200, `{"`+name+`":0}`)
+		d.anonymous().contains("GET", "/api/v1/namespaces/_/"+name, "", 401, "requires authentication")
+	}
+}
+
 func TestNamespacesAndInfo(t *testing.T) {
 	s := begin(t, &fakeInvoker{}, nil)
 	c := client(t, s)
