@@ -108,7 +108,7 @@ func (v *virtualTime) stepBack(l *level) {
 func (s *Scheduler) survey() {
 	for _, f := range s.backlog {
 		o := f.work.Outlook()
-		f.setup, f.kind, f.plain = clamped(o.Setup), o.kind(f), o.Plain
+		f.setup, f.kind, f.plain, f.short = clamped(o.Setup), o.kind(f), o.Plain, o.ShortOfHost
 		switch {
 		case f.backoff.pausing():
 			f.competes = false // it is lifted when it returns

@@ -45,7 +45,7 @@ func newFixture(rng *rand.Rand, flows, devices int) *fixture {
 
 func (w *fixture) Work(id FlowID) Work {
 	i := w.index[id]
-	return testWork{w.devices, func(d int) Placement { return w.placement(i, d) }, w.plain(i), false}
+	return testWork{devices: w.devices, at: func(d int) Placement { return w.placement(i, d) }, plain: w.plain(i)}
 }
 
 // testWork is a flow by its placements.
@@ -64,6 +64,7 @@ func (w testWork) Outlook() Outlook {
 		p := w.at(d)
 		o.Setup, o.Need = min(o.Setup, p.Setup), max(o.Need, p.Need)
 		o.Servable = o.Servable || p.Lacks&LacksDevice == 0
+		o.ShortOfHost = o.ShortOfHost || p.Lacks&LacksHost != 0
 	}
 	return o
 }
@@ -73,7 +74,7 @@ func (w *fixture) plain(i int) bool { return i%3 == 1 }
 
 func (w *fixture) placement(i, d int) Placement {
 	if w.plain(i) {
-		return w.plainPlacement(int64(i+1), d)
+		return w.plainPlacement(i, d)
 	}
 	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Need: int64(i + 1), Room: 20, Shares: i%5 == 0}
 	switch {
@@ -93,13 +94,20 @@ func (w *fixture) placement(i, d int) Placement {
 	return f
 }
 
-func (w *fixture) plainPlacement(need int64, d int) Placement {
+// short is whether a plain flow is short of host memory.
+func (w *fixture) short(i int) bool { return i%2 == 0 && w.full[i][0] }
+
+func (w *fixture) plainPlacement(i, d int) Placement {
+	need := int64(i + 1)
 	p := Placement{Start: Cold, Setup: w.swap, Need: need, Room: w.room[d]}
 	switch {
 	case need > w.room[d]:
 		p.Lacks = LacksDevice
 	case need > w.free[d]:
 		p.Lacks = LacksMemory
+	}
+	if w.short(i) && p.Lacks&LacksDevice == 0 {
+		p.Lacks |= LacksHost
 	}
 	p.Fits = p.Lacks == 0
 	return p

@@ -40,7 +40,8 @@ type flow struct {
 	virtualTime
 	setup    int64 // least setup on any device, as of the last survey
 	kind     kind  // as of the last survey
-	plain    bool  // as View.Outlook has it, as of the last survey
+	plain    bool  // as Outlook has it, as of the last survey
+	short    bool  // of host memory, likewise
 	inside   bool  // it and its namespace led by at most T, as of the last survey
 	ahead    bool  // it led the others of its namespace by more than T
 	dirty    bool  // in Scheduler.changed
@@ -101,11 +102,12 @@ type group struct {
 	weight float64
 	virtualTime
 	level  level
-	flows  int  // all, not only those with work queued
-	queued int  // those with work queued
-	at     int  // its index in Scheduler.spaces while it has such
-	passed bool // see moveGroups
-	kind   kind // of the flow that needs least
+	flows  int   // all, not only those with work queued
+	queued int   // those with work queued
+	at     int   // its index in Scheduler.spaces while it has such
+	unfit  unfit // flows beyond the window, in this call of Next
+	passed bool  // see moveGroups
+	kind   kind  // of the flow that needs least
 }
 
 // flowOf finds or makes a flow.

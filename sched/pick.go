@@ -33,10 +33,13 @@ func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 		return Choice{}, false
 	}
 	s.survey()
-	s.waiters, s.unfit = s.waiters[:0], needs{math.MaxInt64, math.MinInt64}
+	s.waiters, s.unfit = s.waiters[:0], unfitNone
 	for _, d := range s.devices {
 		clear(d.awaited)
 		d.held = d.held[:0]
+	}
+	for _, g := range s.spaces {
+		g.unfit = unfitNone
 	}
 	best, rule := s.choose()
 	if best.flow == nil {
@@ -111,7 +114,7 @@ func (s *Scheduler) chooseInOrder() candidate {
 func (s *Scheduler) best(among func(*flow) bool, rankOf func(*flow, *rank)) (best candidate) {
 	var r rank
 	for _, f := range s.backlog {
-		if !f.competes || !among(f) || f.plain && (f.inside || f.ahead) && s.unfit.has(f.kind.need) {
+		if !f.competes || !among(f) || f.plain && (s.unfit.has(f) || !f.inside && f.group.unfit.has(f)) {
 			continue
 		}
 		rankOf(f, &r)
@@ -169,8 +172,12 @@ func (s *Scheduler) fit(f *flow, r rank, beyond bool) candidate {
 			best.device, best.placement = d, at
 		}
 	}
-	if f.plain && f.inside && len(s.misfits) == len(s.free) {
-		s.unfit.add(f.kind.need, s.misfits)
+	if f.plain && !f.ahead && len(s.misfits) == len(s.free) {
+		if f.inside {
+			s.unfit.add(f, s.misfits)
+		} else {
+			f.group.unfit.add(f, s.misfits)
+		}
 	}
 	switch {
 	case best.device == nil:
@@ -194,16 +201,32 @@ type misfit struct {
 	need   int64
 }
 
-// needs are a range of device memory. Plain flows whose needs lie within it fit on no free
-// device and want nothing there that is not noted: there may be thousands.
-type needs struct{ least, most int64 }
+// unfit has a range of device memory for plain flows, and one for those that are short of host
+// memory. Flows whose needs lie within the range fit on no free device and want nothing there
+// that is not noted: there may be thousands. The flows that made the range are inside the
+// window, or in the group of the range and inside the window of that.
+type unfit [2]struct{ least, most int64 }
 
-func (n *needs) has(need int64) bool { return need >= n.least && need <= n.most }
+var unfitNone = unfit{{math.MaxInt64, math.MinInt64}, {math.MaxInt64, math.MinInt64}}
 
-// add extends the range to a need, unless a device is too small for it.
-func (n *needs) add(need int64, on []misfit) {
+// rangeOf is the number of the range for a flow.
+func rangeOf(f *flow) int {
+	if f.short {
+		return 1
+	}
+	return 0
+}
+
+func (u *unfit) has(f *flow) bool {
+	r := &u[rangeOf(f)]
+	return f.kind.need >= r.least && f.kind.need <= r.most
+}
+
+// add extends the range to the need of a flow, unless a device is too small for it.
+func (u *unfit) add(f *flow, on []misfit) {
 	if !slices.ContainsFunc(on, func(m misfit) bool { return m.lacks&LacksDevice != 0 }) {
-		n.least, n.most = min(n.least, need), max(n.most, need)
+		r := &u[rangeOf(f)]
+		r.least, r.most = min(r.least, f.kind.need), max(r.most, f.kind.need)
 	}
 }
 

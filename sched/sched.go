@@ -76,10 +76,12 @@ type Outlook struct {
 	// Servable means that some device could serve the flow now, or once the current runs
 	// there have ended.
 	Servable bool
-	// Plain means that whether a run fits on a device depends on Need alone: the flow has no
-	// container, no limit and enough host memory. Of two such flows, a device that the
-	// smaller one does not fit has no place for the larger one.
+	// Plain means that whether a run fits on a device depends on Need and ShortOfHost alone: the
+	// flow has no container and no limit. Of two such flows, a device that the smaller one
+	// does not fit has no place for the larger one.
 	Plain bool
+	// ShortOfHost means that there is no host memory for a container of a plain flow.
+	ShortOfHost bool
 	// Limited means that the memory of the flow's namespace has a limit.
 	Limited bool
 }

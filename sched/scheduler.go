@@ -44,7 +44,7 @@ type Scheduler struct {
 	devices   []*device   // by index
 	free      []*device   // those with a free token, in this call of Next
 	misfits   []misfit    // buffer
-	unfit     needs       // which no free device has room for, in this call of Next
+	unfit     unfit       // flows inside the window, in this call of Next
 	waiters   []candidate // that could start and wait, in this call of Next
 	waitUntil int64       // earliest end of a wait seen by Next
 

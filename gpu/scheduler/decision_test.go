@@ -39,6 +39,8 @@ func cpu() time.Duration {
 //	        the running ones
 //	beyond: as memory, but small functions run beside, beyond the window
 //	host:   as memory, but host memory is short
+//	claim:  every function is beyond the window and lacks only host memory, and no
+//	        container may be removed for it; also with 1,000 functions
 //
 // Goal: 1 ms of CPU with 8 devices.
 func BenchmarkDecision(b *testing.B) {
@@ -50,6 +52,8 @@ func BenchmarkDecision(b *testing.B) {
 			b.Run(name("memory"), func(b *testing.B) { benchmarkMemory(b, p.Name, devices) })
 			b.Run(name("beyond"), func(b *testing.B) { benchmarkBeyond(b, p.Name, devices) })
 			b.Run(name("host"), func(b *testing.B) { benchmarkHost(b, p.Name, devices) })
+			b.Run(name("claim/flows=1000"), func(b *testing.B) { benchmarkClaim(b, p.Name, devices, 1_000) })
+			b.Run(name("claim/flows=10000"), func(b *testing.B) { benchmarkClaim(b, p.Name, devices, 10_000) })
 		}
 	}
 }
@@ -312,6 +316,42 @@ func benchmarkHost(b *testing.B, policy string, devices int) {
 	d := newDecider(b, policy, devices, 10_000, 100<<20)
 	d.take(Event{Kind: HostReported, Host: HostMemory{Free: 100}})
 	d.nothing(0)
+}
+
+// benchmarkClaim has functions of a namespace that leads by more than the window, and others that
+// lack device memory.
+func benchmarkClaim(b *testing.B, policy string, devices, flows int) {
+	d := newDecider(b, policy, devices, flows, 100<<20)
+	d.occupy(devices)
+	d.submit(&Function{Flow: sched.FlowID{Namespace: "small", Function: "first"}, HostMB: 256, Memory: 100 << 20})
+	d.decide()
+	d.now += time.Hour
+	first := d.running[devices]
+	d.running = d.running[:devices]
+	d.take(Event{Kind: Left, Invocation: first.Invocation})
+	d.submit(&Function{Flow: sched.FlowID{Namespace: "n", Function: "large"}, Memory: 12 * gib, Weight: 1})
+	d.take(Event{Kind: HostReported})
+	d.take(Event{Kind: HostGrown, Container: d.running[0].Container, Bytes: 256})
+	for i := range d.fns {
+		d.fns[i].Flow.Namespace, d.fns[i].Memory = "small", 100<<20
+		d.submit(&d.fns[i])
+	}
+	once := func() time.Duration {
+		d.now += time.Millisecond
+		d.take(Event{Kind: HostReported})
+		return d.decide()
+	}
+	for range warmUp {
+		once()
+	}
+	b.ReportAllocs()
+	var took []time.Duration
+	for b.Loop() {
+		took = append(took, once())
+		check.AtMost(check.Must(b), d.starts, 0, "started a run without host memory")
+	}
+	check.Equal(check.Must(b), len(d.running), devices)
+	report(b, took)
 }
 
 // nothing makes decisions in which none of 10,000 functions can start beside the running ones.

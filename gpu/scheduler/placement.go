@@ -18,7 +18,7 @@ func (f *flow) Outlook() sched.Outlook {
 	if len(rev.containers) == 0 {
 		tooBig := o.Need > s.largest
 		o.Servable = !hostless && s.Usable() && (tooBig || o.Need <= s.roomiest)
-		o.Plain = !tooBig && f.space.limit == 0 && s.affords(rev)
+		o.Plain, o.ShortOfHost = !tooBig && !o.Limited, !s.affords(rev)
 		return o
 	}
 	for _, dev := range s.devices {
