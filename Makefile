@@ -128,7 +128,7 @@ bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=
 .PHONY: profile
 profile: ## Make the profile of the invoker anew, for the compiler's profile-guided optimization
 	rm -rf build/profile && mkdir -p build/profile
-	GPUWHISK_BENCH_PROFILE=$(CURDIR)/build/profile $(GO) test -trimpath -run '^$$' -bench Hallway -benchtime 10x -timeout 30m ./invoker/internal/develop/bench
+	GPUWHISK_BENCH_PROFILE=$(CURDIR)/build/profile $(GO) test -trimpath -run '^$$' -bench Hallway/embedded -benchtime 10x -timeout 30m ./invoker/internal/develop/bench
 	$(GO) tool pprof -proto build/profile/*.cpu > $(PROFILE)
 
 .PHONY: proto

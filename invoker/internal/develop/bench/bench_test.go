@@ -155,10 +155,15 @@ func quantile(all []time.Duration, q float64) time.Duration {
 	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
-// BenchmarkWarm takes turns between the floor and the invoker, one activation
-// at a time, and reports both and their ratios. Goals: p50 at most 1.3, p99 at
-// most 2.
+// BenchmarkWarm measures warm activations, one at a time.
 func BenchmarkWarm(b *testing.B) {
+	b.Run("embedded", warmBesideFloor)
+	b.Run("real", warmAmongRealParts)
+}
+
+// warmBesideFloor takes turns between the floor and the invoker, and reports both and their
+// ratios. Goals: p50 at most 1.3, p99 at most 2.
+func warmBesideFloor(b *testing.B) {
 	r := newController(b)
 	r.floor(1)
 	r.invoker()

@@ -15,8 +15,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/gauge"
 )
 
-// otherBuild, when set, is another build of this test program, such as one of
-// an earlier commit: its invoker is measured in turns with ours.
+// otherBuild, when set, is another build, such as one of an earlier commit: its invoker is
+// measured in turns with ours. For embedded parts it is a build of this test program, and
+// among real parts a gpuwhisk, or a script that starts one without the settings that it
+// does not have.
 const otherBuild = "GPUWHISK_BENCH_OTHER"
 
 // builds are the programs that are measured in turns: this one, and the other.
@@ -28,13 +30,31 @@ func builds() []string {
 	return programs
 }
 
-// BenchmarkHallway measures the processor time and the context switches of an
-// activation in an invoker in its own process, on 16 containers. Activations arrive at
-// the rate that is usual with real parts, because an invoker that is always busy wakes
-// fewer threads and would seem cheaper. The runs of "prints" write a log whose end
-// arrives together with the answer. The floor, which only passes on activations of
-// "noop", is measured in the same turns.
+// BenchmarkHallway measures the processor time and the context switches of an activation
+// in an invoker in its own process, with 1, 16 and 64 in flight, for actions with and
+// without logs. Another build (otherBuild) is measured in the same turns.
+//
+//   - embedded: 16 containers that are servers of this process. Activations arrive at the
+//     rate that is usual with real parts, because an invoker that is always busy wakes
+//     fewer threads and would seem cheaper. The runs of "prints" write a log whose end
+//     arrives together with the answer. The floor, which only passes on activations of
+//     "noop", is measured in the same turns.
+//   - real: Apache Kafka, a pouchdb-server and Docker.
 func BenchmarkHallway(b *testing.B) {
+	b.Run("embedded", embeddedHallway)
+	b.Run("real", hallwayAmongRealParts)
+}
+
+// inFlight runs a benchmark for each action and each number of activations in flight.
+func inFlight(b *testing.B, actions []string, run func(b *testing.B, action string, flight int)) {
+	for _, action := range actions {
+		for _, flight := range []int{1, 16, 64} {
+			b.Run(fmt.Sprintf("%s-%d", action, flight), func(b *testing.B) { run(b, action, flight) })
+		}
+	}
+}
+
+func embeddedHallway(b *testing.B) {
 	r := newController(b)
 	programs := builds()
 	for i := range programs {
@@ -42,17 +62,13 @@ func BenchmarkHallway(b *testing.B) {
 	}
 	environ := []string{withDatabase + "=" + r.dbURL, withLogs + "=" + r.logs,
 		fmt.Sprintf("CONFIG_whisk_containerPool_userMemory=%dm", containers*128), processors()}
-	for _, action := range []string{"noop", "prints"} {
-		for _, flight := range []int{1, 16, 64} {
-			b.Run(fmt.Sprintf("%s-%d", action, flight), func(b *testing.B) {
-				name, count := waits+"25"+action, 1000
-				if flight == 1 {
-					name, count = waits+"2"+action, 300
-				}
-				r.hallway(b, programs, environ, name, flight, count)
-			})
+	inFlight(b, []string{"noop", "prints"}, func(b *testing.B, action string, flight int) {
+		name, count := waits+"25"+action, 1000
+		if flight == 1 {
+			name, count = waits+"2"+action, 300
 		}
-	}
+		r.hallway(b, programs, environ, name, flight, count)
+	})
 }
 
 // containers is how many the hallway's invokers have.

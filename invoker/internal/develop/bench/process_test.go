@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
 )
@@ -108,7 +109,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	peertest.Exit(m.Run())
 }
 
 // invokerProcess is an invoker in its own process, with its resource usage.

@@ -30,6 +30,9 @@ type Parts struct {
 	Docker   bool     // actions run in Docker containers
 	Settings []string // further environment of the invokers
 
+	// Unrecorded leaves Recording nil, because reading all acks would disturb a benchmark.
+	Unrecorded bool
+
 	// Scheduler is set for OpenWhisk's scheduler mode. It may change the settings of the
 	// scheduler; see Scheduled and Patient.
 	Scheduler func(*fakescheduler.Config)
@@ -100,11 +103,13 @@ func Deploy(t testing.TB, p Parts) *Deployment {
 		T: t, Dir: t.TempDir(), Unique: "0", Manifest: Manifest, Settings: p.Settings, Log: peertest.Log(t),
 		stored: map[string]Action{}, Revisions: map[string]string{},
 	}
+	if p.Apache {
+		peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
+	}
 	if p.Docker {
 		d.useDocker()
 	}
 	if p.Apache {
-		peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 		k, err := peertest.NewKafka()
 		check.NoError(t, err)
 		t.Cleanup(func() { _ = k.Close() })
@@ -126,7 +131,9 @@ func Deploy(t testing.TB, p Parts) *Deployment {
 		{Name: "completed0", Retention: time.Hour, Large: true},
 		{Name: "health", Retention: time.Hour}, {Name: "events", Retention: time.Hour},
 	}))
-	d.Recording = NewRecording(t, d.Kafka, "completed0", "events")
+	if !p.Unrecorded {
+		d.Recording = NewRecording(t, d.Kafka, "completed0", "events")
+	}
 	d.DB = OpenDatabase(t, couchdb.Config{URL: d.Couch, User: storeUser, Password: storePassword, Names: Names})
 	check.NoError(t, d.DB.Deploy(t.Context()))
 	if p.Scheduler != nil {

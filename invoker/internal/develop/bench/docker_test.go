@@ -1,9 +1,10 @@
-package e2e
+package bench
 
 import (
 	"context"
 	"fmt"
-	"strings"
+	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -12,21 +13,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
 )
 
-const noop = "function main(p) { return p; }"
-
-// These benchmarks measure the invoker as a program of its own among real
-// parts; without them they are skipped.
-
-// BenchmarkWarmInDocker measures a warm no-op on Node.js in Docker with Apache Kafka, one
-// at a time: from the message's publishing to its acks, beside the floor of two Kafka
-// hops. BenchmarkWarm of package bench measures the invoker alone.
-func BenchmarkWarmInDocker(b *testing.B) {
-	r := newController(b)
-	r.action("nologs", "nodejs:20", noop, time.Minute, 0)
-	r.action("logs", "nodejs:20", noop, time.Minute, 10)
+// warmAmongRealParts measures a warm no-op on Node.js in Docker with Apache Kafka, one at a
+// time: from the message's publishing to its acks, beside the floor of two Kafka hops.
+func warmAmongRealParts(b *testing.B) {
+	r := newRealController(b)
+	r.noops()
 	const runs = 1000
 	for b.Loop() {
 		first := r.run()
@@ -37,7 +32,7 @@ func BenchmarkWarmInDocker(b *testing.B) {
 		b.ReportMetric(100*(r.cpu()-before).Seconds()/10, "rest-cpu-%")
 		b.ReportMetric(r.rss(), "rest-MB")
 		r.quantiles("two-hops", r.hops(runs), 0.95)
-		_, done := r.series("nologs", runs, "cpu-ms/op")
+		_, done := r.series("noop", runs, "cpu-ms/op")
 		r.quantiles("combined", done, 0.95)
 		results, done := r.series("logs", runs, "logs-cpu-ms/op")
 		r.quantiles("result", results, 0.95)
@@ -46,9 +41,43 @@ func BenchmarkWarmInDocker(b *testing.B) {
 	}
 }
 
+// hallwayAmongRealParts is BenchmarkHallway with real parts. A turn ends when its last
+// record is in the database.
+func hallwayAmongRealParts(b *testing.B) {
+	r := newRealController(b)
+	r.noops()
+	sides := []*realController{r}
+	if other := os.Getenv(otherBuild); other != "" {
+		sides = append(sides, r.beside(other))
+	}
+	gauges := []*gauge.Side{{}, {Name: "other-"}}[:len(sides)]
+	for i, s := range sides {
+		s.run()
+		gauges[i].PID = s.invoker.Cmd.Process.Pid
+	}
+	inFlight(b, []string{"noop", "logs"}, func(b *testing.B, action string, flight int) {
+		const calls = 500
+		round := func(s *realController, calls int) {
+			s.burst(action, flight, calls)
+			all := 0
+			for _, s := range sides {
+				all += int(s.sent.Load())
+			}
+			s.written(all)
+		}
+		for _, s := range sides {
+			round(s, 200) // containers come to be
+		}
+		gauge.Turns(b, gauges, calls, func(i int) { round(sides[i], calls) })
+	})
+	for _, s := range sides {
+		s.stop(syscall.SIGINT)
+	}
+}
+
 // series runs an action, which is warm then, n times in turn, and reports the
 // processor time of one.
-func (r *controller) series(action string, n int, metric string) (results, completions []time.Duration) {
+func (r *realController) series(action string, n int, metric string) (results, completions []time.Duration) {
 	for range 50 {
 		r.once(action)
 	}
@@ -62,13 +91,13 @@ func (r *controller) series(action string, n int, metric string) (results, compl
 }
 
 // cpuMS is the invoker's processor time in milliseconds since it was so much.
-func (r *controller) cpuMS(before time.Duration) float64 {
+func (r *realController) cpuMS(before time.Duration) float64 {
 	return float64((r.cpu() - before).Microseconds()) / 1000
 }
 
 // hops returns the times of a message to a topic and back through another, which is
 // twice one hop: Kafka's share of an activation's time.
-func (r *controller) hops(n int) (all []time.Duration) {
+func (r *realController) hops(n int) (all []time.Duration) {
 	for range n {
 		f := r.Send("completed0", func(id activation.ID) []byte {
 			return activation.NewCompletion(activation.NewTransID("x", 0, false), id, false, activation.Instance{UniqueName: "x"}).Encode()
@@ -82,9 +111,8 @@ func (r *controller) hops(n int) (all []time.Duration) {
 // BenchmarkThroughput keeps 16 and 64 no-ops in flight on at most 16
 // containers; each has its record in the database at the end.
 func BenchmarkThroughput(b *testing.B) {
-	r := newController(b)
-	r.action("noop", "nodejs:20", noop, time.Minute, 0)
-	r.action("logs", "nodejs:20", noop, time.Minute, 10)
+	r := newRealController(b)
+	r.noops()
 	for b.Loop() {
 		r.run()
 		for _, c := range []struct {
@@ -108,15 +136,15 @@ func BenchmarkThroughput(b *testing.B) {
 }
 
 // burst runs calls with so many in flight.
-func (r *controller) burst(action string, flight, calls int) {
+func (r *realController) burst(action string, flight, calls int) {
 	harness.Burst(flight, calls, func() { r.once(action) })
 }
 
 // written waits until the database has so many records.
-func (r *controller) written(all int) {
-	q := couchdb.Query{DB: r.db.Names().Activations, Design: "whisks.v2.1.0", View: "activations", Prefix: "guest"}
+func (r *realController) written(all int) {
+	q := couchdb.Query{DB: r.DB.Names().Activations, Design: "whisks.v2.1.0", View: "activations", Prefix: "guest"}
 	peertest.Until(r.b, "records", func() string {
-		n, err := r.db.Count(context.Background(), q)
+		n, err := r.DB.Count(context.Background(), q)
 		if err != nil || n < all {
 			return fmt.Sprintf("%d of %d, %v", n, all, err)
 		}
@@ -128,16 +156,16 @@ func (r *controller) written(all int) {
 // start to the first ping, and to the ack of a message that waits. Then 50
 // are in flight when it is killed: how many have neither ack nor record.
 func BenchmarkRestart(b *testing.B) {
-	r := newController(b)
-	r.action("noop", "nodejs:20", noop, time.Minute, 10)
-	r.action("slow", "nodejs:20", "const main = () => new Promise(done => setTimeout(() => done({}), 300))", time.Minute, 10)
+	r := newRealController(b)
+	r.action("noop", noop, 10)
+	r.action("slow", "const main = () => new Promise(done => setTimeout(() => done({}), 300))", 10)
 	for b.Loop() {
 		r.restarts("sigterm", syscall.SIGTERM)
 		r.restarts("kill", syscall.SIGKILL)
 	}
 }
 
-func (r *controller) restarts(name string, how syscall.Signal) {
+func (r *realController) restarts(name string, how syscall.Signal) {
 	var acks, pings []time.Duration
 	for range 5 {
 		r.run()
@@ -153,7 +181,7 @@ func (r *controller) restarts(name string, how syscall.Signal) {
 
 // again ends the invoker and starts it at once, with a message that waits: from the
 // start to the first ping, and to the ack.
-func (r *controller) again(how syscall.Signal, action string) (ping, ack time.Duration) {
+func (r *realController) again(how syscall.Signal, action string) (ping, ack time.Duration) {
 	r.stop(how)
 	f := r.send(action)
 	check.NoError(r.b, r.Flush(r.b.Context()))
@@ -173,22 +201,22 @@ const (
 // at once: from the start to the ack of a message that waits, which one of the
 // containers serves warm, and how many did not.
 func BenchmarkLeftovers(b *testing.B) {
-	r := newController(b, "CONFIG_whisk_containerPool_userMemory=16384m")
+	r := newRealController(b, "CONFIG_whisk_containerPool_userMemory=16384m")
 	for b.Loop() {
 		r.run()
 		for i := range leftovers {
-			r.action(fmt.Sprint("left", i), "nodejs:20", noop, time.Minute, 10)
+			r.action(fmt.Sprint("left", i), noop, 10)
 			r.once(fmt.Sprint("left", i))
 		}
-		before := r.containers()
+		before := r.Containers()
 		r.inherits("sigterm-50", syscall.SIGTERM)
 		r.inherits("kill-50", syscall.SIGKILL)
-		b.ReportMetric(float64(gone(before, r.containers())), "lost-containers")
+		b.ReportMetric(float64(gone(before, r.Containers())), "lost-containers")
 		r.stop(syscall.SIGINT)
 	}
 }
 
-func (r *controller) inherits(name string, how syscall.Signal) {
+func (r *realController) inherits(name string, how syscall.Signal) {
 	var acks []time.Duration
 	for n := range restarts {
 		_, ack := r.again(how, fmt.Sprint("left", n%leftovers))
@@ -197,10 +225,10 @@ func (r *controller) inherits(name string, how syscall.Signal) {
 	r.quantiles(name+"-first-ack", acks, 0.95)
 }
 
-// gone counts the words that are in the first text and not in the second.
-func gone(before, after string) (n int) {
-	for word := range strings.FieldsSeq(before) {
-		if !strings.Contains(after, word) {
+// gone counts the containers that are in the first list and not in the second.
+func gone(before, after []string) (n int) {
+	for _, id := range before {
+		if !slices.Contains(after, id) {
 			n++
 		}
 	}
@@ -208,7 +236,7 @@ func gone(before, after string) (n int) {
 }
 
 // lost ends the invoker with 50 activations in flight, and counts those that never end.
-func (r *controller) lost(how syscall.Signal) (n int) {
+func (r *realController) lost(how syscall.Signal) (n int) {
 	r.run()
 	r.once("slow")
 	var flights []*harness.Flight

@@ -1,4 +1,4 @@
-package e2e
+package bench
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
 	engines "github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
@@ -18,21 +19,23 @@ import (
 // BenchmarkStarts measures the waits of a user for cold and for paused containers,
 // beside the time of the container alone.
 func BenchmarkStarts(b *testing.B) {
-	r := newController(b)
+	r := newRealController(b)
 	bare := newBare(b)
-	r.action("noop", "nodejs:20", noop, time.Minute, 10)
-	r.action("hangs", "nodejs:20", "function main() { for (;;); }", time.Second, 10)
-	r.action("sleeps", "python:3", sleeps, time.Second, 10)
-	r.action("crashes", "nodejs:20", "function main() { process.exit(1); }", time.Minute, 10)
+	r.action("noop", noop, 10)
+	r.action("crashes", "function main() { process.exit(1); }", 10)
+	short := harness.Action{Name: "hangs", Kind: "nodejs:20", Code: "function main() { for (;;); }", Timeout: time.Second, LogsMB: 10, MemoryMB: 128, Annotations: map[string]any{"provide-api-key": false}}
+	r.Put(short)
+	short.Name, short.Kind, short.Code = "sleeps", "python:3.11", "import time\ndef main(p):\n    time.sleep(100)\n"
+	r.Put(short)
 	for i := range starts {
-		r.action(fmt.Sprint("cold", i), "nodejs:20", noop, time.Minute, 10)
+		r.action(fmt.Sprint("cold", i), noop, 10)
 	}
 	for b.Loop() {
 		r.run()
 		r.colds(bare)
 		r.stop(syscall.SIGINT)
 		// Later settings of a name win.
-		r.environ = append(r.environ, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=50 ms")
+		r.Settings = append(r.Settings, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=50 ms")
 		r.run()
 		r.pauses(bare)
 		r.failures()
@@ -44,7 +47,7 @@ func BenchmarkStarts(b *testing.B) {
 // there is memory for, so that none waits for another's end.
 const starts = 14
 
-func (r *controller) colds(bare *bare) {
+func (r *realController) colds(bare *bare) {
 	var floor, cold []time.Duration
 	for i := range starts {
 		floor = append(floor, bare.cold())
@@ -55,15 +58,12 @@ func (r *controller) colds(bare *bare) {
 	r.quantiles("cold", cold, 0.95)
 }
 
-func (r *controller) pauses(bare *bare) {
+func (r *realController) pauses(bare *bare) {
 	var floor, paused []time.Duration
 	r.once("noop")
 	for range starts {
 		peertest.Until(r.b, "paused", func() string {
-			if r.containers("--filter", "status=running") != "" {
-				return "some run"
-			}
-			return ""
+			return peertest.Docker(r.b, "ps", "--quiet", "--filter", "status=running", "--filter", "name=wsk"+r.Unique)
 		})
 		floor = append(floor, bare.paused())
 		result, _ := r.once("noop")
@@ -73,7 +73,7 @@ func (r *controller) pauses(bare *bare) {
 	r.quantiles("paused", paused, 0.95)
 }
 
-func (r *controller) failures() {
+func (r *realController) failures() {
 	var over, crash []time.Duration
 	for _, action := range []string{"hangs", "sleeps"} {
 		for range 5 {
@@ -89,10 +89,10 @@ func (r *controller) failures() {
 
 // afterEnd runs an activation and reports how long after its end, which is when
 // its limit was reached or its container died, its result was received.
-func (r *controller) afterEnd(action string) time.Duration {
+func (r *realController) afterEnd(action string) time.Duration {
 	f := r.send(action)
 	r.Await(f)
-	return f.First.Sub(time.UnixMilli(r.db.AwaitRecord(r.b, f.ID).End))
+	return f.First.Sub(time.UnixMilli(r.DB.AwaitRecord(r.b, f.ID).End))
 }
 
 // bare is the lower bound for container operations: only Docker and the action proxy,
@@ -109,12 +109,13 @@ type bare struct {
 
 func newBare(b *testing.B) *bare {
 	b.Helper()
-	w := realParts(b)
+	tag, err := peertest.Images()
+	check.NoError(b, err)
 	o := engines.DefaultOptions()
-	o.Host, o.Prefix = w.docker, fmt.Sprintf("wskbare%d_", os.Getpid())
+	o.Host, o.Prefix = peertest.NeedDocker(b), fmt.Sprintf("wskbare%d_", os.Getpid())
 	engine, err := engines.New(b.Context(), o)
 	check.NoError(b, err)
-	f := &bare{b: b, engine: engine, image: "gpuwhisk/action-nodejs:" + w.images, prefix: o.Prefix}
+	f := &bare{b: b, engine: engine, image: "gpuwhisk/action-nodejs:" + tag, prefix: o.Prefix}
 	b.Cleanup(func() {
 		if err := engine.CleanUp(context.Background(), o.Prefix); err != nil {
 			b.Error(err)
