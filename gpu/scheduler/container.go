@@ -23,7 +23,7 @@ type container struct {
 
 	initialized bool
 	served      bool // a run ended well in it
-	failed      bool // takes no more runs
+	failed      bool // takes no more runs, and is removed when the last has left
 	removing    bool
 	overdue     bool // it should have been gone by now, and an order said so
 
@@ -111,17 +111,9 @@ func (s *Scheduler) adopted(e Event) {
 	}
 	s.becomeIdle(c, since)
 	if full || dev.lost != "" {
-		s.fail(c)
+		c.failed = true
 		s.remove(c)
 	}
-}
-
-// fail lets a container take no more runs; it is removed when the last has left.
-func (s *Scheduler) fail(c *container) {
-	if c.failed || c.removing {
-		return
-	}
-	c.failed = true
 }
 
 // initialized lets a container take more than its first run.
@@ -163,7 +155,7 @@ func (s *Scheduler) leave(r *run, keep bool) {
 	c := r.container
 	c.runs = without(c.runs, r)
 	if !keep {
-		s.fail(c)
+		c.failed = true
 	}
 	s.returnSlot(r)
 	switch {
@@ -209,7 +201,7 @@ func (dev *device) overdueBytes() (sum int64) {
 // unusable handles a container that has ended or must not be used. Runs that have not begun in
 // it go back to their queues. Runs that have begun end with their own events.
 func (s *Scheduler) unusable(c *container) {
-	s.fail(c)
+	c.failed = true
 	s.requeueAll(c.unlaunched())
 	if len(c.runs) == 0 && !c.removing {
 		s.remove(c)

@@ -111,7 +111,7 @@ func (s *Scheduler) lose(dev *device, why string) {
 	s.policy.RemoveDevice(s.now, dev.Index)
 	var queued []*run
 	for _, c := range dev.containers {
-		s.fail(c)
+		c.failed = true
 		queued = append(queued, c.unlaunched()...)
 	}
 	s.requeueAll(queued)

@@ -33,7 +33,7 @@ func (s *Scheduler) evictForContainer(dev *device) bool {
 
 // takeAway removes a container for others, when its runs have left.
 func (s *Scheduler) takeAway(c *container) {
-	s.fail(c)
+	c.failed = true
 	if c.isIdle() {
 		s.remove(c)
 	}

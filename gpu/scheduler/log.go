@@ -18,16 +18,7 @@ import (
 // they may be secret, and the scheduler only compares them.
 
 // logVersion is in a log's first line. It changes when old logs cannot be read or no longer
-// give the same orders. Version 1 used other names. Version 2 did not charge set-ups and
-// unused runs, and had no back-off. Version 3 weighed set-ups less, and forgot a function's
-// measurements with its last container. Version 4 raised global virtual time for flows that
-// fit nowhere. Version 5 kept no host memory for a flow, and kept devices for a flow that
-// waited for its namespace's limit. Version 6 cancelled another run's reservation if several
-// waited in a container, did not count memory without a shim for its namespace's limit, and
-// had the keys of orders in another order. Version 7 kept the back-off of an updated function,
-// and ordered that messages be read back from disk. Version 8 preferred an idle container whose
-// memory was on the host to a container that was about to be free, and gave no claim to host
-// memory to flows beyond the window.
+// give the same orders.
 const logVersion = 9
 
 type logHead struct {

@@ -193,13 +193,6 @@ func (s *Scheduler) requeueAll(runs []*run) {
 	}
 }
 
-// answered follows a run that has its answer and whose container can be used again.
-func (s *Scheduler) answered(r *run) {
-	if !r.answered {
-		r.answered = true
-	}
-}
-
 // over takes a run's token back. The run stays in its container.
 func (s *Scheduler) over(r *run, e Event) {
 	if r.over {

@@ -164,7 +164,7 @@ func (s *Scheduler) runEvent(e Event) {
 	}
 	switch e.Kind {
 	case Answered:
-		s.answered(r)
+		r.answered = true
 	case Ended:
 		s.over(r, e)
 	case Left:
