@@ -2,8 +2,10 @@
  * Limits of device memory for control groups, as the library has them from CUDA 13.4 on.
  * FAKE_NVML_LIMITS says how this driver counts:
  *
- *   all     a limit counts all memory of the group's processes
- *   plain   a limit does not count managed memory
+ *   all      a limit counts all memory of the group's processes
+ *   plain    a limit does not count managed memory
+ *   refused  the driver refuses to set a limit
+ *   unread   a limit can be set, and the driver does not tell the group's use
  *
  * Without it the driver has no such limits. They lie in FAKE_CUDA_STATE, where the fake
  * driver obeys them.
@@ -30,15 +32,19 @@ struct limits_in_use {
 	unsigned long long soft, hard, used;
 };
 
-enum manner { MISSING, PLAIN, ALL };
+enum manner { MISSING, PLAIN, ALL, REFUSED, UNREAD };
 
 static enum manner manner(void)
 {
+	static const char *const names[] = {
+		[PLAIN] = "plain", [ALL] = "all", [REFUSED] = "refused", [UNREAD] = "unread",
+	};
 	const char *text = getenv("FAKE_NVML_LIMITS");
 
-	if (!text)
-		return MISSING;
-	return strcmp(text, "all") == 0 ? ALL : strcmp(text, "plain") == 0 ? PLAIN : MISSING;
+	for (enum manner m = PLAIN; text && m <= UNREAD; m++)
+		if (strcmp(text, names[m]) == 0)
+			return m;
+	return MISSING;
 }
 
 /* Open the state and hold its lock. Negative: there is none. */
@@ -80,6 +86,8 @@ API int nvmlDeviceSetMemoryLimits_v1(unit u, struct limits *l)
 	BEGIN(u, "DeviceSetMemoryLimits_v1");
 	if (manner() == MISSING || u->slice >= 0 || u->device >= USAGE_DEVICES)
 		return NOT_SUPPORTED;
+	if (manner() == REFUSED)
+		return NO_PERMISSION;
 	if (!l || !l->path || l->soft > l->hard || (l->hard != none && l->hard > fake_memory()))
 		return INVALID_ARGUMENT;
 	state = malloc(sizeof *state);
@@ -106,6 +114,8 @@ API int nvmlDeviceGetMemoryLimits_v1(unit u, struct limits_in_use *l)
 	BEGIN(u, "DeviceGetMemoryLimits_v1");
 	if (manner() == MISSING || u->slice >= 0 || u->device >= USAGE_DEVICES)
 		return NOT_SUPPORTED;
+	if (manner() == UNREAD)
+		return OPERATING_SYSTEM;
 	if (!l || !l->path)
 		return INVALID_ARGUMENT;
 	state = malloc(sizeof *state);

@@ -77,7 +77,7 @@ func (m *Mover) cgroupUse(b *gpuContainer, found map[int]observed) (used int64, 
 	if err != nil {
 		// A container that ends takes its control group along. Other errors concern all.
 		if _, gone := os.Stat(b.cgroup); gone == nil || errors.Is(err, nvml.ErrNoCgroups) {
-			m.log.Warn("memory of control groups is not limited: the driver refuses it", "container", b.name, "cgroup", b.cgroup, "error", err)
+			m.log.Warn("the driver refuses limits of control groups: whisk.gpu.cgroup-limits is off until the next start, the shim's limits remain", "container", b.name, "cgroup", b.cgroup, "error", err)
 			m.cgroups = nil
 		}
 		return 0, false

@@ -183,3 +183,37 @@ func TestMemoryOfControlGroups(t *testing.T) {
 		other.Kill()
 	}
 }
+
+// TestLimitsOfControlGroupsAreRefused: where the driver refuses the limits of control groups,
+// or does not tell a group's use, the shim's own limit holds, plain memory past the shim is
+// still found, and the log says it once.
+func TestLimitsOfControlGroupsAreRefused(t *testing.T) {
+	for manner, reason := range map[string]string{
+		"": nvml.ErrNoCgroups.Error(), "refused": "limit control group", "unread": "read use of control group",
+	} {
+		t.Setenv("FAKE_NVML_LIMITS", manner)
+		b := open(t, func(o *Options) {
+			o.Cgroups = true
+			o.Devices[0].UUID = "GPU-fa4e0000-0000-0000-0000-000000000000"
+		})
+		g, err := b.Prepare("limited", b.options.Devices[0], container.DeviceRequest{Shim: "managed", Limit: 20 * mib})
+		check.NoError(t, err)
+		guest, bare := b.guest(g), b.bare(name)
+		b.mu.Lock()
+		b.containers[name].limit = 2 * mib
+		b.mu.Unlock()
+		bare.Do("alloc %d", 200*mib)
+		for _, c := range []string{name, "limited"} {
+			b.container(c).cgroup = t.TempDir()
+		}
+		b.watchFakeNVML()
+		over := b.await("plain memory past the shim", func(h gpu.MemoryReport) bool { return h.Over != "" })
+		check.Equal(t, over.Container, name, "%q: the container that is ended", manner)
+		check.Equal(t, guest.Do("try %d", 30*mib), 2, "%q: memory beyond the shim's limit", manner)
+		check.Equal(t, guest.Do("try %d", 10*mib), 0, "%q: memory below the shim's limit", manner)
+		check.Equal(t, b.log.count("the driver refuses limits of control groups"), 1, "%q: lines in the log", manner)
+		check.Equal(t, b.log.count(reason), 1, "%q: the reason in the log", manner)
+		guest.Kill()
+		bare.Kill()
+	}
+}
