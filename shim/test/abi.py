@@ -50,7 +50,7 @@ def cuda(path):
 
 def table(path):
     """kind, base, export, version, sizes of each line"""
-    pattern = r"^(HOOK|AFTER|TAKES|GIVES|NODE|GATE|CALL|SERVE)\((\w+),\s*(\w+),\s*(\d+),(.*?)\)\s*$"
+    pattern = r"^(HOOK|AFTER|TAKES|GIVES|NODE|SHARES|GATE|CALL|SERVE)\((\w+),\s*(\w+),\s*(\d+),(.*?)\)\s*$"
     for kind, base, export, version, rest in re.findall(pattern, without_comments(path), re.S | re.M):
         yield kind, base, export, int(version), sizes(re.search(r"\(([^()]*)\),", rest)[1])
 

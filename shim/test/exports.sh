@@ -4,7 +4,7 @@
 # glibc after 2.17 where that is asked for: exports.sh LIBRARY [2.17]
 set -u
 lib=$1 here=$(cd "$(dirname "$0")/.." && pwd)
-want=$({ echo dlsym; echo dlvsym; sed -n -e 's/^\(HOOK\|AFTER\|TAKES\|GIVES\|NODE\|GATE\)([^,]*, *\([^,]*\),.*/\2/p' -e 's/^\(NVML\|LIST\)(\([^,]*\),.*/\2/p' "$here/abi.def"; } | sort)
+want=$({ echo dlsym; echo dlvsym; sed -n -e 's/^\(HOOK\|AFTER\|TAKES\|GIVES\|NODE\|SHARES\|GATE\)([^,]*, *\([^,]*\),.*/\2/p' -e 's/^\(NVML\|LIST\)(\([^,]*\),.*/\2/p' "$here/abi.def"; } | sort)
 got=$(nm -D --defined-only "$lib" | awk '{print $3}' | sort)
 if [ "$want" != "$got" ]; then
 	echo "$lib exports other than its table:"

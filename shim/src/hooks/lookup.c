@@ -16,9 +16,9 @@ static void record(void *pointer, int id)
 	uintptr_t base = (uintptr_t)pointer;
 	struct gw_block b;
 
-	if (!pointer || pointer == gw_wrappers[id] || gw_find(GW_POINTER, base, &b))
+	if (!pointer || pointer == gw_wrappers[id] || gw_find(GW_FUNCTIONS, base, &b))
 		return;
-	gw_add(GW_POINTER, &(struct gw_block){
+	gw_add(GW_FUNCTIONS, &(struct gw_block){
 		.base = base, .size = 1, .kind = GW_MAPPED, .owner = (uint64_t)id,
 	});
 }
@@ -67,7 +67,7 @@ static void *wrapper_of(void *pointer)
 		record_all();
 		atomic_store_explicit(&recorded, true, memory_order_release);
 	}
-	if (!gw_find(GW_POINTER, (uintptr_t)pointer, &b) || !gw_gives_wrapper((int)b.owner))
+	if (!gw_find(GW_FUNCTIONS, (uintptr_t)pointer, &b) || !gw_gives_wrapper((int)b.owner))
 		return NULL;
 	return gw_wrappers[b.owner];
 }

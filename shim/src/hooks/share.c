@@ -49,26 +49,14 @@ CUresult gw_on_physical_import(fn_cuMemImportFromShareableHandle *real, CUmemHan
 	return r;
 }
 
-CUresult gw_on_multicast_memory(fn_cuMulticastBindMem *real, CUmemHandle to, size_t at,
-				CUmemHandle handle, size_t from, size_t bytes,
-				unsigned long long flags)
-{
-	return given(real(to, at, begin(handle), from, bytes, flags), handle);
-}
-
-CUresult gw_on_multicast_memory_on(fn_cuMulticastBindMem_v2 *real, CUmemHandle to, CUdevice dev,
-				   size_t at, CUmemHandle handle, size_t from, size_t bytes,
-				   unsigned long long flags)
-{
-	return given(real(to, dev, at, begin(handle), from, bytes, flags), handle);
-}
-
-CUresult gw_on_endpoint_memory(fn_cuLogicalEndpointBindMem *real, unsigned to, CUdevice dev,
-			       uint64_t at, CUmemHandle handle, uint64_t from, uint64_t bytes,
-			       unsigned long long flags)
-{
-	return given(real(to, dev, at, begin(handle), from, bytes, flags), handle);
-}
+#define SHARES(base, export, version, flags, params, args)         \
+	CUresult gw_on_##export(fn_##export *real, GW_LIST params) \
+	{                                                          \
+		CUmemHandle own = handle;                          \
+		handle = begin(own);                               \
+		return given(real args, own);                      \
+	}
+#include "../../abi.def"
 
 /* The same by address; 0 is none. */
 CUresult gw_after_pin(CUresult r, CUdeviceptr ptr)

@@ -2,11 +2,11 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "driver/resolve.h"
 #include "memory/pools.h"
+#include "memory/registry.h"
 #include "process/state.h"
 
 /* A process has one context per device, seldom a few more. Those beyond are
@@ -26,13 +26,6 @@ static struct {
 	unsigned n;
 } contexts = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-struct green {
-	CUcontext ctx;
-	void *green;
-	struct gw_current primary;
-	struct green *next;
-};
-static struct green *greens; /* guarded by contexts.mu */
 static atomic_bool any_green;
 
 /* The context seen last: most threads of a program share one. */
@@ -97,51 +90,35 @@ void gw_add_context(CUcontext ctx, CUdevice device, bool made)
 
 void gw_add_green(CUcontext ctx, void *green, struct gw_current primary)
 {
-	struct green *g = calloc(1, sizeof *g);
-
-	if (!g)
-		return;
-	*g = (struct green){.ctx = ctx, .green = green, .primary = primary};
-	pthread_mutex_lock(&contexts.mu);
-	g->next = greens;
-	greens = g;
-	pthread_mutex_unlock(&contexts.mu);
+	gw_add(GW_GREENS, &(struct gw_block){
+		.base = (uintptr_t)ctx, .size = 1, .kind = GW_MAPPED, .owner = (uintptr_t)green,
+		.ctx = primary.ctx, .device = (int16_t)primary.device,
+	});
 	atomic_store(&any_green, true);
 }
 
 bool gw_remove_green(void *green, struct gw_current *primary)
 {
 	bool found = false;
+	struct gw_block b;
 
-	pthread_mutex_lock(&contexts.mu);
-	for (struct green **at = &greens; *at;) {
-		struct green *g = *at;
-		if (g->green == green) {
-			*at = g->next;
-			*primary = g->primary;
+	for (uint64_t at = UINT64_MAX; gw_find_last(GW_GREENS, at, &b); at = b.base - 1)
+		if (b.owner == (uintptr_t)green && gw_remove(GW_GREENS, b.base, &b)) {
+			*primary = (struct gw_current){b.ctx, b.device};
 			found = true;
-			free(g);
-		} else {
-			at = &g->next;
 		}
-	}
-	pthread_mutex_unlock(&contexts.mu);
 	return found;
 }
 
 /* The context that has the memory of this one. */
 static CUcontext owner(CUcontext ctx)
 {
-	if (!atomic_load_explicit(&any_green, memory_order_relaxed))
+	struct gw_block b;
+
+	if (!atomic_load_explicit(&any_green, memory_order_relaxed) ||
+	    !gw_find(GW_GREENS, (uintptr_t)ctx, &b))
 		return ctx;
-	pthread_mutex_lock(&contexts.mu);
-	for (struct green *g = greens; g; g = g->next)
-		if (g->ctx == ctx) {
-			ctx = g->primary.ctx;
-			break;
-		}
-	pthread_mutex_unlock(&contexts.mu);
-	return ctx;
+	return b.ctx;
 }
 
 void (*gw_context_ends)(CUcontext ctx);

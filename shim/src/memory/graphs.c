@@ -108,7 +108,7 @@ void gw_graph_instantiated(void *graph, void *exec)
 	gw_graphs_lock();
 	struct graph *g = *find(graph);
 	if (g) {
-		gw_add(GW_EXEC, &(struct gw_block){
+		gw_add(GW_EXECS, &(struct gw_block){
 			.base = (uintptr_t)exec, .kind = GW_GRAPH, .owner = (uintptr_t)g,
 		});
 		g->execs++;
@@ -132,7 +132,7 @@ void gw_graph_exec_ended(void *exec)
 	struct gw_block b;
 
 	gw_graphs_lock();
-	if (gw_remove(GW_EXEC, (uintptr_t)exec, &b)) {
+	if (gw_remove(GW_EXECS, (uintptr_t)exec, &b)) {
 		struct graph *g = (struct graph *)(uintptr_t)b.owner;
 		g->execs--;
 		remove_if_over(g);

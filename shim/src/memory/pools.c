@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "driver/resolve.h"
 #include "memory/contexts.h"
@@ -13,15 +12,8 @@
 static atomic_bool used;
 static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 
-struct pool {
-	CUmemoryPool pool;
-	bool on_host;
-	struct pool *next;
-};
-static struct {
-	pthread_mutex_t mu; /* guards all below, and keeps the pools alive */
-	struct pool *first;
-} known = {.mu = PTHREAD_MUTEX_INITIALIZER};
+/* Held while known pools are used, and by a thread that ends one. */
+static pthread_mutex_t known = PTHREAD_MUTEX_INITIALIZER;
 
 void gw_pools_set_in_use(void)
 {
@@ -36,48 +28,32 @@ bool gw_pools_in_use(void)
 void gw_pools_lock(void) { pthread_mutex_lock(&counting); }
 void gw_pools_unlock(void) { pthread_mutex_unlock(&counting); }
 
-/* The place of the pool in the list, or the list's end. The caller holds known.mu. */
-static struct pool **find(CUmemoryPool pool)
-{
-	struct pool **at = &known.first;
-
-	while (*at && (*at)->pool != pool)
-		at = &(*at)->next;
-	return at;
-}
-
 void gw_add_pool(CUmemoryPool pool, bool on_host)
 {
-	pthread_mutex_lock(&known.mu);
-	struct pool **at = find(pool);
-	if (!*at) {
-		*at = calloc(1, sizeof **at);
-		if (*at)
-			**at = (struct pool){pool, on_host, NULL};
-	}
-	pthread_mutex_unlock(&known.mu);
+	struct gw_block b;
+
+	if (!gw_find(GW_POOLS, (uintptr_t)pool, &b))
+		gw_add(GW_POOLS, &(struct gw_block){
+			.base = (uintptr_t)pool, .size = 1, .kind = GW_MAPPED, .owner = on_host,
+		});
 }
 
 bool gw_remove_pool(CUmemoryPool pool, bool *on_host)
 {
-	pthread_mutex_lock(&known.mu);
-	struct pool **at = find(pool), *p = *at;
-	if (p) {
-		*at = p->next;
-		*on_host = p->on_host;
-	}
-	pthread_mutex_unlock(&known.mu);
-	free(p);
-	return p != NULL;
+	struct gw_block b;
+
+	pthread_mutex_lock(&known);
+	bool found = gw_remove(GW_POOLS, (uintptr_t)pool, &b);
+	pthread_mutex_unlock(&known);
+	*on_host = found && b.owner;
+	return found;
 }
 
 bool gw_pool_on_host(CUmemoryPool pool)
 {
-	pthread_mutex_lock(&known.mu);
-	struct pool *p = *find(pool);
-	bool on_host = p && p->on_host;
-	pthread_mutex_unlock(&known.mu);
-	return on_host;
+	struct gw_block b;
+
+	return gw_find(GW_POOLS, (uintptr_t)pool, &b) && b.owner;
 }
 
 /* Call f for each pool of dev: the default pool of the current device and the pools that
@@ -85,14 +61,15 @@ bool gw_pool_on_host(CUmemoryPool pool)
 static void each_pool(CUdevice dev, void (*f)(CUmemoryPool, void *), void *arg)
 {
 	CUmemoryPool own = NULL;
+	struct gw_block b;
 
 	if (GW_CALL(cuDeviceGetDefaultMemPool, &own, dev) == CUDA_SUCCESS)
 		f(own, arg);
-	pthread_mutex_lock(&known.mu);
-	for (struct pool *p = known.first; p; p = p->next)
-		if (!p->on_host && p->pool != own)
-			f(p->pool, arg);
-	pthread_mutex_unlock(&known.mu);
+	pthread_mutex_lock(&known);
+	for (uint64_t at = UINT64_MAX; gw_find_last(GW_POOLS, at, &b); at = b.base - 1)
+		if (!b.owner && b.base != (uintptr_t)own)
+			f((CUmemoryPool)(uintptr_t)b.base, arg);
+	pthread_mutex_unlock(&known);
 }
 
 static void add_reserved(CUmemoryPool pool, void *sum)

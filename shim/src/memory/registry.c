@@ -80,15 +80,25 @@ bool gw_remove_mapping(uint64_t from, uint64_t bytes, struct gw_block *out)
 	return ok;
 }
 
-bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out)
+bool gw_find_last(enum gw_space space, uint64_t address, struct gw_block *out)
 {
 	gw_books_lock();
 	struct gw_node *n = gw_tree_below(root[space], address);
-	bool ok = n && (address == n->b.base || address - n->b.base < n->b.size);
-	if (ok)
+	if (n)
 		*out = n->b;
 	gw_books_unlock();
-	return ok;
+	return n;
+}
+
+bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out)
+{
+	struct gw_block b;
+
+	if (!gw_find_last(space, address, &b) ||
+	    (address != b.base && address - b.base >= b.size))
+		return false;
+	*out = b;
+	return true;
 }
 
 static struct gw_node *find_base(enum gw_space space, uint64_t base)

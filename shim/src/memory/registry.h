@@ -9,9 +9,19 @@
 
 /* Arrays and the handles of physical memory are no addresses. The memory itself has a
  * number: several handles may refer to it, and it may outlive all its handles. A span is
- * a range of addresses that we reserved. A pointer is a function of the driver's, and an
- * executable graph has its graph. */
-enum gw_space { GW_ADDRESS, GW_HANDLE, GW_MEMORY, GW_SPAN, GW_POINTER, GW_EXEC, GW_SPACES };
+ * a range of addresses that we reserved. The others are no memory: the driver's functions,
+ * executable graphs, stream-ordered pools, and green contexts. */
+enum gw_space {
+	GW_ADDRESS,
+	GW_HANDLE,
+	GW_MEMORY,
+	GW_SPAN,
+	GW_FUNCTIONS,
+	GW_EXECS,
+	GW_POOLS,
+	GW_GREENS,
+	GW_SPACES
+};
 
 /* The reserved bytes become the block, or nothing if that is NULL, in one step: at no
  * time do both count. */
@@ -26,6 +36,8 @@ bool gw_remove(enum gw_space space, uint64_t base, struct gw_block *out);
 bool gw_remove_mapping(uint64_t from, uint64_t bytes, struct gw_block *out);
 /* The block that holds the address. */
 bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out);
+/* The block that begins at the address or is the last one before it. */
+bool gw_find_last(enum gw_space space, uint64_t address, struct gw_block *out);
 /* References of a handle, or of memory, which is gone when none is left. False: it is not
  * known. */
 bool gw_change_refs(enum gw_space space, uint64_t base, int change);
