@@ -130,38 +130,18 @@ struct gw_block *gw_movable_at(uint64_t base, uint32_t id)
 	return n && n->b.id == id && gw_movable(&n->b) ? &n->b : NULL;
 }
 
-static void each(struct gw_node *n, void (*f)(struct gw_node *, void *), void *arg)
+/* The blocks of a space are walked from the last one to the first. */
+static struct gw_node *last(enum gw_space space) { return gw_tree_below(root[space], UINT64_MAX); }
+
+static struct gw_node *before(enum gw_space space, const struct gw_node *n)
 {
-	while (n) {
-		each(n->left, f, arg);
-		struct gw_node *right = n->right;
-		f(n, arg);
-		n = right;
-	}
+	return n->b.base ? gw_tree_below(root[space], n->b.base - 1) : NULL;
 }
-
-struct call {
-	void (*f)(struct gw_block *);
-};
-
-static void call(struct gw_node *n, void *arg) { ((struct call *)arg)->f(&n->b); }
 
 void gw_each_block(void (*f)(struct gw_block *))
 {
-	each(root[GW_ADDRESS], call, &(struct call){f});
-}
-
-struct filling {
-	struct gw_block *list;
-	size_t n;
-};
-
-static void put_movable(struct gw_node *n, void *arg)
-{
-	struct filling *f = arg;
-
-	if (gw_movable(&n->b))
-		f->list[f->n++] = n->b;
+	for (struct gw_node *n = last(GW_ADDRESS); n; n = before(GW_ADDRESS, n))
+		f(&n->b);
 }
 
 static int compare_size(const void *a, const void *b)
@@ -175,24 +155,22 @@ static int compare_size(const void *a, const void *b)
 
 struct gw_block *gw_list_movable(size_t *n)
 {
-	struct filling f = {0};
+	struct gw_block *list = NULL;
 
-	gw_books_lock();
-	size_t bytes = gw_movable_blocks() * sizeof *f.list;
 	*n = 0;
-	if (bytes) {
-		f.list = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (f.list == MAP_FAILED)
-			f.list = NULL;
-		else
-			each(root[GW_ADDRESS], put_movable, &f);
-		*n = f.n;
-	}
+	gw_books_lock();
+	size_t bytes = gw_movable_blocks() * sizeof *list;
+	if (bytes)
+		list = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (list == MAP_FAILED)
+		list = NULL;
+	for (struct gw_node *at = list ? last(GW_ADDRESS) : NULL; at; at = before(GW_ADDRESS, at))
+		if (gw_movable(&at->b))
+			list[(*n)++] = at->b;
 	gw_books_unlock();
-	if (f.list)
-		qsort(f.list, f.n, sizeof *f.list, compare_size);
-	return f.list;
+	if (list)
+		qsort(list, *n, sizeof *list, compare_size);
+	return list;
 }
 
 void gw_free_list(struct gw_block *list, size_t n)
@@ -201,35 +179,20 @@ void gw_free_list(struct gw_block *list, size_t n)
 		munmap(list, n * sizeof *list);
 }
 
-struct sweep {
-	CUcontext ctx; /* remove its blocks, or the nodes of a graph */
-	uint64_t graph;
-	struct gw_node *left; /* the rest */
-};
-
-static void keep_others(struct gw_node *n, void *arg)
+/* Remove the blocks of a context, or the nodes and executable graphs of a graph. */
+static void sweep(CUcontext ctx, uint64_t graph)
 {
-	struct sweep *s = arg;
-	bool of_graph = n->b.kind == GW_GRAPH && n->b.owner == s->graph;
+	struct gw_block gone;
 
-	if (s->graph ? of_graph : n->b.ctx == s->ctx) {
-		gw_count_block(&n->b, false);
-		gw_node_free(n);
-	} else {
-		gw_tree_insert(&s->left, n);
-	}
-}
-
-static void sweep(struct sweep s)
-{
 	gw_books_lock();
-	for (int space = 0; space < GW_SPACES; space++) {
-		s.left = NULL;
-		each(root[space], keep_others, &s);
-		root[space] = s.left;
-	}
+	for (enum gw_space space = 0; space < GW_SPACES; space++)
+		for (struct gw_node *n = last(space), *next; n; n = next) {
+			next = before(space, n);
+			if (graph ? n->b.kind == GW_GRAPH && n->b.owner == graph : n->b.ctx == ctx)
+				remove_node(space, n->b.base, &gone);
+		}
 	gw_books_unlock();
 }
 
-void gw_remove_blocks_of(CUcontext ctx) { sweep((struct sweep){.ctx = ctx}); }
-void gw_remove_nodes_of(uint64_t graph) { sweep((struct sweep){.graph = graph}); }
+void gw_remove_blocks_of(CUcontext ctx) { sweep(ctx, 0); }
+void gw_remove_nodes_of(uint64_t graph) { sweep(NULL, graph); }
