@@ -297,7 +297,7 @@ func TestLimitOfAnotherNamespace(t *testing.T) {
 			w.watch(a, b)
 			w.until(hours(time.Hour))
 			w.within(fmt.Sprint(policy, ", shares of namespaces: ", namespaces))
-			check.Greater(t, w.service(a), 2*w.service(limited), "%s: service of a, beside the limited function", policy)
+			check.Greater(t, w.service(a)+w.service(b), 2*w.service(limited), "%s: service of the two, beside the limited function", policy)
 		}
 	}
 }
