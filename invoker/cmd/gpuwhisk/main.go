@@ -23,7 +23,7 @@ var version = "dev"
 // calls its Run method.
 type cli struct {
 	Invoker    invokerCmd    `cmd:"" help:"Run as an invoker of an OpenWhisk cluster, in place of its own."`
-	Standalone standaloneCmd `cmd:"" help:"Run a whole OpenWhisk in one process, for development."`
+	Standalone standaloneCmd `cmd:"" help:"Run a small OpenWhisk in one process, for development."`
 	Demo       demoCmd       `cmd:"" help:"Compare fcfs and fair queueing on a simulated GPU, in about a minute."`
 	Top        topCmd        `cmd:"" help:"Watch an invoker in the terminal: devices, functions, last activations."`
 	Fallbacks  fallbacksCmd  `cmd:"" help:"List or clear the actions whose GPU memory is counted but not moved, because their libraries fail otherwise."`

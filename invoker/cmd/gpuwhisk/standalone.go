@@ -32,7 +32,7 @@ const (
 // leastMax is the default memory of an action.
 const leastMax = size(256 << 20)
 
-// standaloneCmd runs a whole OpenWhisk in one process.
+// standaloneCmd runs a small OpenWhisk in one process.
 type standaloneCmd struct {
 	Port      int      `default:"3233" help:"Port of the REST API on the loopback interface; 0: any free port."`
 	CORS      []string `name:"cors" placeholder:"ORIGIN" help:"Let web pages of this origin use the API, such as http://localhost:5173; repeatable. Pages of other origins cannot."`

@@ -1,4 +1,4 @@
-// Package standalone runs a whole OpenWhisk in one process, for development: the REST
+// Package standalone runs a small OpenWhisk in one process, for development: the REST
 // API of wsk and the client libraries, a small controller, an embedded Kafka broker, an
 // embedded database, and the invoker. The invoker gets the same environment as from an
 // operator in production.
