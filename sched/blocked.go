@@ -15,7 +15,7 @@ import (
 // along. Otherwise a flow that ran alone would have to wait, later, until others have caught
 // up with all its service. Both rules treat flows of equal needs alike.
 
-// awaited is what flows wait for on a device.
+// awaited lists the resources of a device that flows wait for.
 type awaited struct {
 	memory     int64 // the most that such a flow needs
 	container  bool

@@ -58,8 +58,8 @@ func (j *Journal) LoadUnfinished(id activation.ID) (text []byte, past History, e
 	return nil, past, err
 }
 
-// AppendMessage stores the message of an accepted activation. There is no other copy of the
-// message. It returns when the message is written. Like Begin it does not wait for a sync.
+// AppendMessage stores the message of an accepted activation. The scheduler
+// keeps no copy. It returns when the message is written. Like Begin it does not wait for a sync.
 func (j *Journal) AppendMessage(id activation.ID, text []byte) error {
 	k := keyOf(id)
 	r, err := j.appendMessage(k, text)

@@ -1,5 +1,5 @@
 // Package kafka connects the invoker to Kafka. It receives activations, sends acks, events and
-// pings, and creates the invoker's topic. It makes no decisions about activations. Across
+// pings, and creates the invoker's topic. It decides nothing about activations. Across
 // restarts it keeps only the committed offset with its metadata.
 //
 // Reading order: a Feed (feed, partition, truncate, progress) hands out the activations of the

@@ -115,7 +115,7 @@ func (p *partition) try(request func() error) {
 	}
 }
 
-// ready connects if there is no connection. Meanwhile the topic may have been truncated or
+// ready connects, unless it is connected. Meanwhile the topic may have been truncated or
 // created anew, so over a new connection it checks the log before anything is read.
 func (p *partition) ready() error {
 	fresh, err := p.reader.connect(p.ctx, p.reader.partition)

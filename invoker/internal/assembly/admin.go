@@ -133,7 +133,7 @@ func (p *adminPort) open(ctx context.Context) (func(), error) {
 			p.Log.Warn(p.login, "address", listener.Addr().String())
 		}
 	}
-	// Actions have no business with the admin port.
+	// Connections from action containers are refused.
 	listener = httpserver.Filter(listener, func(from netip.Addr) bool {
 		fromContainer := p.containers.fromContainer.Load()
 		return fromContainer == nil || !(*fromContainer)(from)

@@ -227,7 +227,7 @@ func (a *scheduled) Enable() bool {
 	return changed
 }
 
-// Disable makes schedulers send no work. Containers end when they have nothing to do.
+// Disable tells schedulers to send no more work. Containers end when they have nothing to do.
 func (a *scheduled) Disable() bool {
 	changed := !a.retired.Swap(true)
 	if p := a.puller.Load(); p != nil {

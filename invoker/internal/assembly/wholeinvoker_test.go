@@ -225,7 +225,7 @@ func TestStartWaitsForTheEngine(t *testing.T) {
 	r.End()
 }
 
-// idleDaemon is a Docker daemon that has no container.
+// idleDaemon serves Docker's API for a host without containers.
 func idleDaemon(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Api-Version", "1.44")
 	w.Header().Set("Content-Type", "application/json")

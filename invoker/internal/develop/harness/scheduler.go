@@ -124,7 +124,7 @@ func (d *Deployment) PutNowhere(a Action) {
 	d.stored[a.Name], d.Revisions[a.Name] = a, "1-0a"
 }
 
-// Queue returns the state of the queue of an action. ok is false if there is no queue.
+// Queue returns the state of the queue of an action. ok is false if the action has no queue.
 func (d *Deployment) Queue(action string) (q fakescheduler.QueueState, ok bool) {
 	d.T.Helper()
 	return d.Scheduler.Queue(d.Function(action).Queue)

@@ -5,5 +5,5 @@
 // (package harness) serve the tests of an invoker that is stopped, killed, or loses a
 // peer: TestKills is their table, and TestChaos draws the moments at random.
 //
-// There is no code here for others to use.
+// Other packages do not import this one.
 package replay

@@ -37,7 +37,7 @@ func newRestarts(w *fixture) *restarts {
 	return &restarts{fixture: w}
 }
 
-// start starts an invoker without waiting for it.
+// start begins an invoker's process, and returns before the invoker is ready.
 func (r *restarts) start() {
 	r.T.Helper()
 	cmd := harness.Command(r.Environment(), r.Args(0)...)
