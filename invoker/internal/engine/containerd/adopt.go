@@ -2,16 +2,12 @@ package containerd
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
@@ -25,45 +21,33 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
-// Labels of every container. By the first an operator finds what belongs to an
-// invoker; the others are read by the process that comes after this one.
+// Labels of every container, beside those of all engines. The process that comes after this
+// one reads them.
 const (
-	labelInvoker = "org.gpuwhisk.invoker" // the head of its containers' names, such as wsk00
 	labelName    = "org.gpuwhisk.name"
-	labelMemory  = "org.gpuwhisk.memory"  // MiB
 	labelAddress = "org.gpuwhisk.address" // on the bridge
 	labelNetwork = "org.gpuwhisk.network" // path of its network namespace
 	labelImage   = "org.gpuwhisk.image"   // digest
-	labelSeal    = "org.gpuwhisk.seal"
 )
 
-// sealVersion is a part of every seal. It changes when containers of older
-// versions must not be adopted.
-const sealVersion = 1
-
 func (e *Engine) labels(b build) (map[string]string, error) {
-	seal, err := e.seal(b.spec)
-	return map[string]string{
-		labelInvoker: strings.TrimSuffix(e.options.Prefix, "_"), labelName: b.spec.Name,
-		labelMemory: strconv.Itoa(b.spec.MemoryMB), labelAddress: b.place.Address, labelNetwork: b.place.Path,
-		labelImage: b.image.Target().Digest.String(), labelSeal: seal,
-	}, err
-}
-
-// seal returns a digest of all that a container is made with, its name aside.
-func (e *Engine) seal(spec container.Spec) (string, error) {
-	spec.Name = ""
-	text, err := json.Marshal([]any{sealVersion, e.args, e.options.DNSServers, e.options.Snapshotter, e.options.MaxLogBytes, e.init, e.profile, spec})
-	if err != nil {
-		return "", fmt.Errorf("seal a container: %w", err)
+	labels := map[string]string{
+		labelName: b.spec.Name, labelAddress: b.place.Address, labelNetwork: b.place.Path, labelImage: b.image.Target().Digest.String(),
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16]), nil
+	return labels, e.label(labels, b.spec)
 }
 
-// Leftovers lists the containers whose names start with prefix.
-func (e *Engine) Leftovers(ctx context.Context, prefix string) ([]container.Leftover, error) {
-	found, err := e.search(ctx, prefix)
+// label adds the labels of all engines.
+func (e *Engine) label(labels map[string]string, spec container.Spec) error {
+	sealed := spec
+	sealed.Name = ""
+	return roster.Label(labels, e.options.Prefix, spec, e.args, e.options.DNSServers, e.options.Snapshotter, e.options.MaxLogBytes, e.init, e.profile, sealed)
+}
+
+// list lists the containers whose names start with prefix.
+func (e *Engine) list(ctx context.Context, prefix string) ([]container.Leftover, error) {
+	ctx = e.in(ctx)
+	found, err := search(ctx, e.api, prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -73,40 +57,27 @@ func (e *Engine) Leftovers(ctx context.Context, prefix string) ([]container.Left
 	}
 	var all []container.Leftover
 	for _, c := range found {
-		memory, _ := strconv.Atoi(c.Labels[labelMemory]) // 0 where there is none
-		l := container.Leftover{
-			ID: container.ID(c.ID), Name: c.Labels[labelName], Image: c.Labels[labelImage], MemoryMB: memory, Digest: c.Labels[labelSeal],
-			Alive: alive(states[c.ID]), Paused: states[c.ID] == tasktypes.Status_PAUSED,
-		}
+		l := roster.Labelled(c.ID, c.Labels)
+		l.Name, l.Image = c.Labels[labelName], c.Labels[labelImage]
+		l.Paused = states[c.ID] == tasktypes.Status_PAUSED
+		l.Alive = l.Paused || states[c.ID] == tasktypes.Status_RUNNING || states[c.ID] == tasktypes.Status_PAUSING
 		if addr := c.Labels[labelAddress]; addr != "" {
 			l.Addr = net.JoinHostPort(addr, proxyPort)
 		}
 		all = append(all, l)
 	}
-	slices.SortFunc(all, func(a, b container.Leftover) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
-}
-
-// Adopt adopts containers that another process has made. It returns an error for each
-// that Create would make in another way now, or that is gone.
-func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []container.Spec) []error {
-	errs := e.roster.Adopt(ctx, lefts, func(i int) error { return e.fit(ctx, lefts[i], specs[i]) })
-	// A container that ended since the list is reported as any other death.
-	if err := e.reconcile(ctx); err != nil {
-		e.log.Warn("check containers that were adopted", "error", err)
-	}
-	return errs
 }
 
 // fit returns why a container is not as Create would make it, or nil.
 func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.Spec) error {
 	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Inspect)
 	defer cancel()
-	seal, err := e.seal(spec)
-	if err != nil {
+	labels := map[string]string{}
+	if err := e.label(labels, spec); err != nil {
 		return err
 	}
-	if seal != l.Digest {
+	if labels[roster.LabelSeal] != l.Digest {
 		return errors.New("it would be made with other settings now")
 	}
 	name, err := fullName(spec.Image)
@@ -124,29 +95,21 @@ func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.S
 }
 
 // search lists the containers whose names start with prefix.
-func (e *Engine) search(ctx context.Context, prefix string) ([]containers.Container, error) {
-	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.List)
-	defer cancel()
-	return search(ctx, e.api, prefix)
-}
-
 func search(ctx context.Context, api *client.Client, prefix string) ([]containers.Container, error) {
 	all, err := api.ContainerService().List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list containers %s*: %w", prefix, err)
+		return nil, err
 	}
 	return slices.DeleteFunc(all, func(c containers.Container) bool {
-		return c.Labels[labelInvoker] == "" || !strings.HasPrefix(c.Labels[labelName], prefix)
+		return c.Labels[roster.LabelInvoker] == "" || !strings.HasPrefix(c.Labels[labelName], prefix)
 	}), nil
 }
 
 // states lists the states of the processes of all containers.
 func (e *Engine) states(ctx context.Context) (map[string]tasktypes.Status, error) {
-	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.List)
-	defer cancel()
 	got, err := e.tasks().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("list the states of containers: %w", err)
+		return nil, err
 	}
 	states := map[string]tasktypes.Status{}
 	for _, p := range got.Tasks {
@@ -155,13 +118,9 @@ func (e *Engine) states(ctx context.Context) (map[string]tasktypes.Status, error
 	return states, nil
 }
 
-func alive(s tasktypes.Status) bool {
-	return s == tasktypes.Status_RUNNING || s == tasktypes.Status_PAUSED || s == tasktypes.Status_PAUSING
-}
-
 // releaseUnused releases the network namespaces of this invoker that no container has.
 func (e *Engine) releaseUnused(ctx context.Context) error {
-	found, err := e.search(ctx, "")
+	found, err := search(ctx, e.api, "")
 	if err != nil {
 		return err
 	}

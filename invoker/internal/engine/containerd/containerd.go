@@ -47,6 +47,8 @@ const proxyPort = "8080"
 // Engine is a containerd daemon as the invoker uses it. It may be used from many
 // goroutines.
 type Engine struct {
+	*roster.Roster
+
 	api     *client.Client
 	options Options
 	args    runargs.Args
@@ -62,8 +64,6 @@ type Engine struct {
 	nodeLogins nodeLogins
 	devices    *cdi.Cache
 	network    *bridge.Network
-	roster     *roster.Roster
-	creates    *roster.Launcher
 }
 
 // New connects to the daemon and makes the network ready. The error is container.ErrAway
@@ -92,12 +92,12 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		registries: known, devices: devices,
 	}
 	e.clientLog = newClientLog(e.log)
-	e.roster = roster.New(roster.Options{
-		Daemon: "containerd", Log: e.log, OpenLog: e.openLog, Waits: options.LogWaits, Remove: e.removeOnce,
-		Ping: e.Ping, Unreachable: cerrdefs.IsUnavailable,
-		Pull: e.pull, PullLimit: options.Timeouts.Pull, LocalImages: options.LocalImages, Steps: options.Steps,
+	e.Roster = roster.New(roster.Options{
+		Daemon: "containerd", Log: e.log, Timeouts: options.Timeouts, Prefix: options.Prefix, ParallelCreates: options.ParallelCreates,
+		Launch: e.launch, Remove: func(ctx context.Context, id string) error { return e.remove(ctx, id, "") }, List: e.list, Fit: e.fit, Ended: e.ended,
+		OpenLog: e.openLog, Waits: options.LogWaits, Ping: e.Ping, Unreachable: cerrdefs.IsUnavailable,
+		Pull: e.pull, LocalImages: options.LocalImages, Steps: options.Steps,
 	})
-	e.creates = e.roster.NewLauncher(options.parallel(), options.Timeouts.Create, e.launch)
 	// containerd may accept more than its library: pulls without a login still work.
 	if e.nodeLogins, err = readNodeLogins(ctx, options.Config); err != nil {
 		e.log.Warn("the registry logins of containerd's configuration are not used", "file", options.Config, "error", err)
@@ -107,13 +107,6 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		return nil, err
 	}
 	return e, nil
-}
-
-func (o Options) parallel() int {
-	if o.ParallelCreates <= 0 {
-		return roster.NoLimit
-	}
-	return o.ParallelCreates
 }
 
 func (e *Engine) open(ctx context.Context) (err error) {
@@ -145,9 +138,9 @@ func (e *Engine) open(ctx context.Context) (err error) {
 		return err
 	}
 	e.log.Info("connected to containerd", "version", version.Version, "socket", e.options.Socket, "bridge", e.options.Bridge, "subnet", e.network.Subnet())
-	e.roster.Spawn(func() { e.roster.Watch(e.follow, func() {}) })
+	e.Spawn(func() { e.Watch(e.follow, func() {}) })
 	for range fillers {
-		e.roster.Spawn(func() { e.network.Fill(e.roster.Context()) })
+		e.Spawn(func() { e.network.Fill(e.Context()) })
 	}
 	return nil
 }
@@ -198,7 +191,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 // Close cancels the operations under way and waits for their end. Containers stay as
 // they are.
 func (e *Engine) Close() error {
-	if !e.roster.Close() {
+	if !e.Roster.Close() {
 		return nil
 	}
 	var err error
@@ -213,12 +206,6 @@ func (e *Engine) Close() error {
 	}
 	return nil
 }
-
-// Died delivers the containers that ended or vanished without Remove.
-func (e *Engine) Died() <-chan container.ID { return e.roster.Died() }
-
-// Pulls lists the images that are being pulled.
-func (e *Engine) Pulls() []container.Pull { return e.roster.Pulls() }
 
 // Dial connects to a container's proxy.
 func (e *Engine) Dial(ctx context.Context, network, address string) (net.Conn, error) {

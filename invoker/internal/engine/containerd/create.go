@@ -23,26 +23,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
 )
 
-// Create makes and starts a container.
-func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	return e.creates.Create(ctx, spec)
-}
-
-// launch creates and starts a container, and leaves nothing behind if that fails. ctx ends
-// when the caller gives up.
-func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	work, cancel := e.roster.Outlive(ctx)
+// launch creates and starts a container, and leaves nothing behind if that fails.
+func (e *Engine) launch(ctx, work context.Context, spec container.Spec) (container.Handle, error) {
 	work = e.in(work)
-	defer cancel()
 	image, err := e.image(work, spec)
 	if err != nil {
 		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
-	// While no deaths are reported a container may have ended unseen.
-	if e.roster.Blind() {
-		if err := e.reconcile(work); err != nil {
-			return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
-		}
+	if err := e.LookIfBlind(work); err != nil {
+		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
 	at, err := e.network.Take(ctx)
 	if err != nil {
@@ -50,16 +39,16 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 	}
 	b := build{spec: spec, image: image, place: at, id: newID()}
 	b.dir = e.dirOf(b.id)
-	e.roster.Remember(container.ID(b.id))
+	e.Remember(container.ID(b.id))
 	if err := e.start(ctx, work, b); err != nil {
-		e.roster.Forget(container.ID(b.id))
+		e.Forget(container.ID(b.id))
 		if undo := e.remove(work, b.id, at.Path); undo != nil {
 			e.log.Warn("remove container of a failed create, will try again", "container", spec.Name, "error", undo)
-			e.roster.Sweep(b.id)
+			e.Sweep(b.id)
 		}
 		return container.Handle{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
-	e.roster.Tail(container.ID(b.id)) // its log is read from the beginning, rotated or not
+	e.Tail(container.ID(b.id)) // its log is read from the beginning, rotated or not
 	handle := container.Handle{ID: container.ID(b.id), Name: spec.Name, Addr: net.JoinHostPort(at.Address, proxyPort)}
 	got, err := e.tasks().Get(work, &tasks.GetRequest{ContainerID: b.id})
 	if err == nil && got.GetProcess().GetStatus() == tasktypes.Status_STOPPED {
@@ -143,7 +132,7 @@ func (e *Engine) image(ctx context.Context, spec container.Spec) (client.Image, 
 	}
 	image, err := e.api.GetImage(ctx, name)
 	if cerrdefs.IsNotFound(err) && !spec.Pull {
-		if err := e.creates.PullAside(ctx, spec.Image); err != nil {
+		if err := e.PullAside(ctx, spec.Image); err != nil {
 			return nil, err
 		}
 		image, err = e.api.GetImage(ctx, name)

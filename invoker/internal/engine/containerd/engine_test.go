@@ -27,7 +27,7 @@ func open(t *testing.T, prefix string, change func(*Options)) *Engine {
 	e, err := New(t.Context(), o)
 	check.NoError(t, err)
 	t.Cleanup(func() {
-		if e.roster.Context().Err() == nil {
+		if e.Context().Err() == nil {
 			check.NoError(t, e.CleanUp(namespaced(), prefix))
 		}
 		check.NoError(t, e.Close())
@@ -63,7 +63,7 @@ func TestCDI(t *testing.T) {
 	made, err := loaded.Spec(namespaced())
 	check.NoError(t, err)
 	check.Includes(t, made.Process.Env, "NVIDIA_VISIBLE_DEVICES=void")
-	check.Receive(t, e.roster.Find(h.ID).Ended())
+	check.Receive(t, e.Find(h.ID).Ended())
 	got := e.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true})
 	text := strings.Join(got.Lines, "\n")
 	check.Contains(t, text, "/dev/nvidia7 device 1:5")

@@ -83,14 +83,6 @@ func lifeError(verb string, id container.ID, err error, reached ...string) error
 	return fmt.Errorf("%s container %s: %w", verb, id, err)
 }
 
-// Remove ends and deletes a container in any state. If that fails it is tried
-// again, and once more when a daemon that was away is back.
-func (e *Engine) Remove(ctx context.Context, id container.ID) error {
-	return e.roster.Remove(ctx, id)
-}
-
-func (e *Engine) removeOnce(ctx context.Context, id string) error { return e.remove(ctx, id, "") }
-
 // remove removes a container with its files and its network namespace. The path of the
 // namespace may be empty: then the container's record or its directory has it.
 func (e *Engine) remove(ctx context.Context, id, path string) error {
@@ -117,7 +109,7 @@ func (e *Engine) remove(ctx context.Context, id, path string) error {
 			e.log.Warn("release the network of a container", "container", id, "error", err)
 		}
 	}
-	if !e.roster.Spawn(release) {
+	if !e.Spawn(release) {
 		release()
 	}
 	return nil
@@ -150,50 +142,17 @@ func destroy(ctx context.Context, api *client.Client, id string) (network string
 	return info.Labels[labelNetwork], nil
 }
 
-// CleanUp removes every container whose name starts with prefix, in whatever
-// state it is. It goes on past failures and names them all.
-func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
-	found, err := e.search(ctx, prefix)
-	if err != nil {
-		return err
-	}
-	ids := make([]container.ID, len(found))
-	for i, c := range found {
-		ids[i] = container.ID(c.ID)
-	}
-	return e.roster.RemoveAll(ctx, ids)
-}
-
-// lateOOM is how much later than a container's end its report of memory may come.
-const lateOOM = time.Second
-
 // endedByKill is the exit code of a process that was ended by SIGKILL, by the kernel for
 // its memory use or by any process.
 const endedByKill = 128 + 9
 
-// OOMKilled reports whether the kernel ended the container, or a process in it,
-// for its memory use. A container that still seems to run gets a moment to end.
-func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
-	k := e.roster.Find(id)
-	if k == nil {
-		return false
-	}
-	if k.OOMBefore(ctx, k.Ended(), e.options.Timeouts.Settle) {
-		return true
-	}
-	limit := min(lateOOM, e.options.Timeouts.Settle)
-	if !e.killed(ctx, id) {
-		limit = 0
-	}
-	return k.OOMBefore(ctx, nil, limit)
-}
-
-// killed reports whether a container was ended by SIGKILL.
-func (e *Engine) killed(ctx context.Context, id container.ID) bool {
+// ended reports whether a container's first process was ended by SIGKILL. Only events tell
+// that memory ran out.
+func (e *Engine) ended(ctx context.Context, id container.ID) (oom, killed bool) {
 	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Inspect)
 	defer cancel()
 	got, err := e.tasks().Get(ctx, &tasks.GetRequest{ContainerID: string(id)})
-	return err == nil && got.GetProcess().GetExitStatus() == endedByKill
+	return false, err == nil && got.GetProcess().GetExitStatus() == endedByKill
 }
 
 // Processes lists the ids of a container's processes as the daemon's host has
@@ -201,7 +160,7 @@ func (e *Engine) killed(ctx context.Context, id container.ID) bool {
 func (e *Engine) Processes(ctx context.Context, name string) (pids []int, space uint64, err error) {
 	ctx, cancel := roster.Limited(e.in(ctx), e.options.Timeouts.Inspect)
 	defer cancel()
-	found, err := e.search(ctx, name)
+	found, err := search(ctx, e.api, name)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -186,7 +186,7 @@ func TestRegistryWithLogin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := open(t, fmt.Sprintf("gwlogin%d_", os.Getpid()), tt.change)
-			err := e.roster.Pull(t.Context(), image)
+			err := e.Pull(t.Context(), image)
 			if tt.well {
 				check.NoError(t, err)
 				check.NoError(t, e.api.ImageService().Delete(namespaced(), image))

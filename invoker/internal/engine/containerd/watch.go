@@ -19,19 +19,17 @@ const greetingPause = 50 * time.Millisecond
 // greeting is the topic of the event by which an engine finds out that it receives events.
 const greeting = "/gpuwhisk/greeting"
 
-// follow reads one event stream to its end. When the stream has begun, it compares the
-// containers with the roster: the stream lacks the events from before its beginning.
-func (e *Engine) follow(ctx context.Context, up func()) error {
+// follow reads one event stream to its end.
+func (e *Engine) follow(ctx context.Context, up func() error) error {
 	ctx, cancel := context.WithCancel(e.in(ctx))
 	defer cancel()
 	messages, errs := e.api.Subscribe(ctx, `namespace==`+Namespace+`,topic~="^(/tasks/(exit|oom|delete)|/containers/delete|`+greeting+`)$"`)
 	if err := e.greet(ctx, messages, errs); err != nil {
 		return err
 	}
-	if err := e.reconcile(ctx); err != nil {
+	if err := up(); err != nil {
 		return err
 	}
-	up()
 	for {
 		select {
 		case message := <-messages:
@@ -82,27 +80,16 @@ func (e *Engine) handle(message *coreevents.Envelope) {
 	}
 	switch event := event.(type) {
 	case *events.TaskOOM:
-		e.roster.RecordOOM(container.ID(event.ContainerID))
+		e.RecordOOM(container.ID(event.ContainerID))
 	case *events.TaskExit:
 		if event.ID == event.ContainerID { // not that of another process in it
-			e.roster.RecordEnd(container.ID(event.ContainerID))
+			e.RecordEnd(container.ID(event.ContainerID))
 		}
 	case *events.TaskDelete:
 		if event.ID == "" || event.ID == event.ContainerID {
-			e.roster.RecordEnd(container.ID(event.ContainerID))
+			e.RecordEnd(container.ID(event.ContainerID))
 		}
 	case *events.ContainerDelete:
-		e.roster.RecordEnd(container.ID(event.ID))
+		e.RecordEnd(container.ID(event.ID))
 	}
-}
-
-// reconcile reports the deaths of the containers that ended unseen.
-func (e *Engine) reconcile(ctx context.Context) error {
-	before := e.roster.HandedOut() // before the list: containers that are created meanwhile are alive
-	states, err := e.states(ctx)
-	if err != nil {
-		return err
-	}
-	e.roster.RecordEndsExcept(before, func(id container.ID) bool { return alive(states[string(id)]) })
-	return nil
 }

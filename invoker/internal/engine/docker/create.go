@@ -18,32 +18,11 @@ import (
 
 const proxyPort = "8080" // where every action proxy listens (OpenWhisk, docs/actions-new.md)
 
-// errChanged is an image of whose environment too little was known: its name
-// means another image now.
-var errChanged = errors.New("image has changed")
-
-// Create makes and starts a container, and begins to try whether action containers are kept
-// apart.
-func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	handle, err := e.creates.Create(ctx, spec)
-	if err == nil {
-		e.tryIsolation()
-	}
-	return handle, err
-}
-
 // launch creates, starts and inspects a container. If it fails it leaves nothing behind,
-// except a container that ended at once, whose log the caller may read. ctx ends when the
-// caller gives up. launch tries again if the image has changed, if somebody has removed the
-// invoker's network, or if the daemon misses its init program.
-func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	work, cancel := e.roster.Outlive(ctx)
-	defer cancel()
+// except a container that ended at once, whose log the caller may read. launch tries again
+// if somebody has removed the invoker's network, or if the daemon misses its init program.
+func (e *Engine) launch(ctx, work context.Context, spec container.Spec) (container.Handle, error) {
 	handle, err := e.launchOnce(ctx, work, spec)
-	if errors.Is(err, errChanged) {
-		e.forgetImage(spec.Image)
-		handle, err = e.launchOnce(ctx, work, spec)
-	}
 	if errors.Is(err, errNoInit) && e.leaveOutInit(err) {
 		handle, err = e.launchOnce(ctx, work, spec)
 	}
@@ -53,12 +32,15 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 		}
 		handle, err = e.launchOnce(ctx, work, spec)
 	}
+	if err == nil {
+		e.tryIsolation()
+	}
 	return handle, err
 }
 
 func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (container.Handle, error) {
 	inits := e.inits(spec)
-	id, env, err := e.createImageToo(work, spec)
+	id, err := e.createImageToo(work, spec)
 	if e.networkGone(err) { // nothing was made
 		return container.Handle{}, fmt.Errorf("%w: %w", errNoNetwork, err)
 	}
@@ -67,11 +49,11 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	}
 	if err != nil {
 		if !rejected(err) {
-			e.roster.Discard(spec.Name) // it may have been made all the same
+			e.Discard(spec.Name) // it may have been made all the same
 		}
 		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
-	e.roster.Remember(id)
+	e.Remember(id)
 	inspected, err := e.start(ctx, work, id)
 	if inits && e.initMissing(err) {
 		// Without roster.ErrNotInImage: the image is not to blame.
@@ -83,12 +65,9 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	if spec.GPU != nil {
 		err = deviceError(err)
 	}
-	if err == nil && spec.GPU != nil {
-		err = e.unchanged(work, spec, inspected, env)
-	}
 	var addr string
 	if err == nil {
-		e.roster.Tail(id) // its log is read from the beginning, rotated or not
+		e.Tail(id) // its log is read from the beginning, rotated or not
 		addr, err = address(inspected, e.options.Network)
 	}
 	handle := container.Handle{ID: id, Name: spec.Name, Addr: addr}
@@ -97,11 +76,11 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	}
 	switch {
 	case errors.Is(err, roster.ErrEnded):
-	case errors.Is(err, errChanged), errors.Is(err, errNoNetwork), errors.Is(err, errNoInit): // it is removed
-		e.roster.Forget(id)
+	case errors.Is(err, errNoNetwork), errors.Is(err, errNoInit): // it is removed
+		e.Forget(id)
 		handle = container.Handle{}
 	default:
-		e.roster.Discard(string(id))
+		e.Discard(string(id))
 		handle = container.Handle{}
 	}
 	return handle, fmt.Errorf("start container %s: %w", spec.Name, err)
@@ -114,51 +93,37 @@ func rejected(err error) bool {
 		cerrdefs.IsUnauthorized(err) || cerrdefs.IsPermissionDenied(err)
 }
 
-// unchanged checks that a GPU container has no variable of the image that it must
-// not have. A container that has one is removed, so that its name is free.
-func (e *Engine) unchanged(ctx context.Context, spec container.Spec, c api.InspectResponse, asked []string) error {
-	if c.Config == nil {
-		return nil
-	}
-	name := intruder(c.Config.Env, asked)
-	if name == "" {
-		return nil
-	}
-	return e.withdraw(ctx, container.ID(c.ID), fmt.Errorf("%w: image %s sets %s", errChanged, spec.Image, name))
-}
-
 // withdraw removes a container that will be made again under the same name, and returns
 // the reason. If that fails, the error has its text only, so that nothing is repeated.
 func (e *Engine) withdraw(ctx context.Context, id container.ID, reason error) error {
-	if err := e.removeOnce(ctx, string(id)); err != nil {
+	if err := e.remove(ctx, string(id)); err != nil {
 		return errors.Join(errors.New(reason.Error()), err)
 	}
 	return reason
 }
 
-// createImageToo creates a container and returns the requested environment. Like
-// `docker run`, it pulls a missing image.
-func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
-	id, env, err := e.createOnce(ctx, spec)
+// createImageToo creates a container. Like `docker run`, it pulls a missing image.
+func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, error) {
+	id, err := e.createOnce(ctx, spec)
 	if !spec.Pull && cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such image") {
-		if pullErr := e.creates.PullAside(ctx, spec.Image); pullErr != nil {
-			return "", nil, errors.Join(err, pullErr)
+		if pullErr := e.PullAside(ctx, spec.Image); pullErr != nil {
+			return "", errors.Join(err, pullErr)
 		}
-		id, env, err = e.createOnce(ctx, spec)
+		id, err = e.createOnce(ctx, spec)
 	}
-	return id, env, err
+	return id, err
 }
 
-func (e *Engine) createOnce(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
+func (e *Engine) createOnce(ctx context.Context, spec container.Spec) (container.ID, error) {
 	request, err := e.request(ctx, spec)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	made, err := e.api.ContainerCreate(ctx, request)
 	if err != nil {
-		return "", nil, mountError(err)
+		return "", mountError(err)
 	}
-	return container.ID(made.ID), request.Config.Env, nil
+	return container.ID(made.ID), nil
 }
 
 // mountError names the host on which a path is missing: the daemon's own, which an
@@ -174,12 +139,8 @@ func (e *Engine) start(ctx, work context.Context, id container.ID) (api.InspectR
 	if err := ctx.Err(); err != nil {
 		return api.InspectResponse{}, err // the caller has given up: do not start it at all
 	}
-	// While no deaths are reported a container may have ended whose address the daemon
-	// gives to this one, and an activation meant for the old one would run here.
-	if e.roster.Blind() {
-		if err := e.reconcile(work); err != nil {
-			return api.InspectResponse{}, err
-		}
+	if err := e.LookIfBlind(work); err != nil {
+		return api.InspectResponse{}, err
 	}
 	if _, err := e.api.ContainerStart(work, string(id), client.ContainerStartOptions{}); err != nil {
 		return api.InspectResponse{}, startError(err)

@@ -89,7 +89,7 @@ func TestCreateFailures(t *testing.T) {
 			check.Equal(check.Must(t), failed.Message, c.message)
 			check.That(check.Must(t), failed.Err != nil, "got %v, want blame %d, %q", err, c.blame, c.message)
 			until(t, "nothing is left", func() bool { return d.names() == "" })
-			check.Equal(t, e.roster.Len(), 0, "containers are remembered")
+			check.Equal(t, e.Len(), 0, "containers are remembered")
 		})
 	}
 }
@@ -200,15 +200,15 @@ func queued() int {
 
 func TestParallelCreates(t *testing.T) {
 	for _, c := range []struct{ asked, processors, want int }{
-		{10, 2, 2}, {10, 1, 2}, {10, 4, 4}, {10, 64, 10}, {1, 4, 1}, {10, 0, 10}, {0, 2, roster.NoLimit}, {-1, 2, roster.NoLimit},
+		{10, 2, 2}, {10, 1, 2}, {10, 4, 4}, {10, 64, 10}, {1, 4, 1}, {10, 0, 10}, {0, 2, 0}, {-1, 2, 0},
 	} {
 		check.Equal(t, parallelCreates(c.asked, c.processors), c.want, "%d asked for on %d processors", c.asked, c.processors)
 	}
 	d := startDaemon(t)
 	d.info = `{"ServerVersion":"20.10","NCPU":3}`
 	e := d.engine(t, nil)
-	check.That(t, e.creates.TryAcquire(3), "a daemon with three processors does not create three at once")
-	check.That(t, !e.creates.TryAcquire(1), "a daemon with three processors creates a fourth")
+	check.That(t, e.Slots.TryAcquire(3), "a daemon with three processors does not create three at once")
+	check.That(t, !e.Slots.TryAcquire(1), "a daemon with three processors creates a fourth")
 }
 
 // An image that takes long to come must not hold up creates that need none.
@@ -242,7 +242,7 @@ func TestPullGivesItsSlotToOthers(t *testing.T) {
 	check.NoError(t, err)
 	close(goOn)
 	check.NoError(t, check.Receive(t, made))
-	until(t, "the place is given back", func() bool { return e.creates.TryAcquire(1) })
+	until(t, "the place is given back", func() bool { return e.Slots.TryAcquire(1) })
 }
 
 func TestCreatesAreLimitedAndFair(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/moby/moby/client"
@@ -27,6 +26,8 @@ import (
 // Engine is a Docker daemon as the invoker uses it. It may be used from many
 // goroutines.
 type Engine struct {
+	*roster.Roster
+
 	api     *client.Client
 	options Options
 	host    hostPart // the part of a create request that all containers share
@@ -39,12 +40,6 @@ type Engine struct {
 	initBinary string                  // the daemon's init program
 	// withoutInit is set when the daemon was found to miss its init program.
 	withoutInit atomic.Bool
-
-	creates *roster.Launcher // see parallelCreates
-	roster  *roster.Roster
-
-	mu     sync.Mutex
-	images map[string][]string // see steering
 }
 
 // parallelCreates is how many creates may be under way at once: as many as were asked
@@ -55,8 +50,8 @@ type Engine struct {
 // processor, for while one writes to the disk another can go on.
 func parallelCreates(asked, processors int) int {
 	switch {
-	case asked <= 0:
-		return roster.NoLimit
+	case asked <= 0: // no limit
+		return 0
 	case processors <= 0: // the daemon does not report it
 		return asked
 	}
@@ -79,31 +74,33 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to docker: %w", err)
 	}
-	e := newEngine(api, options, host)
-	e.registries = known
-	if err = e.greet(ctx); err == nil {
-		err = e.openNetwork(ctx)
+	e := &Engine{
+		api: api, options: options, host: host, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
+		registries: known, dial: netns.Direct,
 	}
-	if err != nil {
-		e.roster.Close()
+	if err := e.open(ctx); err != nil {
 		_ = api.Close()
 		return nil, err
 	}
-	e.roster.Spawn(e.watch)
+	e.Spawn(e.watch)
 	return e, nil
 }
 
-func newEngine(api *client.Client, options Options, host hostPart) *Engine {
-	e := &Engine{
-		api: api, options: options, host: host, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
-		images: map[string][]string{}, dial: netns.Direct,
+func (e *Engine) open(ctx context.Context) error {
+	if err := e.greet(ctx); err != nil {
+		return err
 	}
-	e.roster = roster.New(roster.Options{
-		Daemon: "docker", Log: e.log, OpenLog: e.logSource, Waits: options.LogWaits, Remove: e.removeOnce,
+	e.Roster = roster.New(roster.Options{
+		Daemon: "docker", Log: e.log, Timeouts: e.options.Timeouts, Prefix: e.options.Prefix, ParallelCreates: e.options.ParallelCreates,
+		Launch: e.launch, Remove: e.remove, List: e.list, Fit: e.fit, Ended: e.ended, OpenLog: e.openLog, Waits: e.options.LogWaits,
 		Ping: e.Ping, Unreachable: client.IsErrConnectionFailed,
-		Pull: e.pull, PullLimit: options.Timeouts.Pull, LocalImages: options.LocalImages, Steps: options.Steps,
+		Pull: e.pull, LocalImages: e.options.LocalImages, Steps: e.options.Steps,
 	})
-	return e
+	err := e.openNetwork(ctx)
+	if err != nil {
+		e.Roster.Close()
+	}
+	return err
 }
 
 // greet asks the daemon for its version and settings. Logs are searched last in the
@@ -117,7 +114,6 @@ func (e *Engine) greet(ctx context.Context) error {
 	}
 	info := result.Info
 	e.options.ParallelCreates = parallelCreates(e.options.ParallelCreates, info.NCPU)
-	e.creates = e.roster.NewLauncher(e.options.ParallelCreates, e.options.Timeouts.Create, e.launch)
 	if root := info.DockerRootDir; root != "" {
 		e.options.LogDirs = append(slices.Clone(e.options.LogDirs), filepath.Join(root, "containers"))
 	}
@@ -159,7 +155,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 // Close cancels the operations under way and waits for their end. Containers stay as they
 // are.
 func (e *Engine) Close() error {
-	if !e.roster.Close() {
+	if !e.Roster.Close() {
 		return nil
 	}
 	if err := e.api.Close(); err != nil {
@@ -167,9 +163,3 @@ func (e *Engine) Close() error {
 	}
 	return nil
 }
-
-// Died delivers the containers that ended or vanished without Remove.
-func (e *Engine) Died() <-chan container.ID { return e.roster.Died() }
-
-// Pulls lists the images that are being pulled.
-func (e *Engine) Pulls() []container.Pull { return e.roster.Pulls() }

@@ -69,8 +69,8 @@ func TestRealTimedOutCreateLeavesNothing(t *testing.T) {
 // wait lets the work of abandoned creates end.
 func (r *real) wait() {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
-		if r.creates.TryAcquire(int64(r.options.ParallelCreates)) {
-			r.creates.Release(int64(r.options.ParallelCreates))
+		if r.Slots.TryAcquire(int64(r.options.ParallelCreates)) {
+			r.Slots.Release(int64(r.options.ParallelCreates))
 			return
 		}
 	}

@@ -39,7 +39,7 @@ func TestDeathDuringCreate(t *testing.T) {
 	d.onStart = func(_ http.ResponseWriter, id string) bool {
 		d.emit("die", id)
 		until(t, "the death is noticed", func() bool {
-			k := e.roster.Find(container.ID(id))
+			k := e.Find(container.ID(id))
 			select {
 			case <-k.Ended():
 				return true

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ type daemon struct {
 	listeners  []chan string
 	noIP       bool
 	info       string              // of the daemon; empty: an old one
-	images     map[string][]string // environment, by reference
+	images     map[string][]string // environment, by reference and by id
 	networks   []network.Inspect
 }
 
@@ -184,7 +185,9 @@ func (d *daemon) inspectImage(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "No such image: "+name)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"Id": "sha256:0", "Config": map[string]any{"Env": env}})
+	id := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name+strings.Join(env, " "))))
+	d.images[id] = env
+	_ = json.NewEncoder(w).Encode(map[string]any{"Id": id, "Config": map[string]any{"Env": env}})
 }
 
 func (d *daemon) start(w http.ResponseWriter, r *http.Request) {

@@ -30,7 +30,7 @@ func TestEventsThatNeverBegin(t *testing.T) {
 	}
 	e := d.engine(t, func(o *Options) { o.Timeouts.Answer = 200 * time.Millisecond })
 	h := created(t, e, 1)
-	until(t, "the engine receives events", func() bool { return !e.roster.Blind() })
+	until(t, "the engine receives events", func() bool { return !e.Blind() })
 	d.emit("die", string(h.ID))
 	check.Equal(t, check.Receive(t, e.Died()), h.ID)
 }
@@ -96,14 +96,14 @@ func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 	known := make(chan bool, 1)
 	d.onStart = func(http.ResponseWriter, string) bool {
 		select {
-		case <-e.roster.Find(old.ID).Ended():
+		case <-e.Find(old.ID).Ended():
 			known <- true
 		default:
 			known <- false
 		}
 		return false
 	}
-	until(t, "the engine is blind", e.roster.Blind)
+	until(t, "the engine is blind", e.Blind)
 	check.NoError(t, d.listen(d.addr))
 	made(t, e, 1)
 	check.That(t, check.Receive(t, known), "a container was started while an ended container was taken for alive")
@@ -172,9 +172,9 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 	until(t, "the first is gone", func() bool { return !strings.Contains(d.names(), "wsk00_0_") })
 
 	d.down()
-	until(t, "the engine is blind", e.roster.Blind)
+	until(t, "the engine is blind", e.Blind)
 	check.NoError(t, d.listen(d.addr))
-	until(t, "the engine receives events again although one cannot be removed", func() bool { return !e.roster.Blind() })
+	until(t, "the engine receives events again although one cannot be removed", func() bool { return !e.Blind() })
 	d.emit("die", "id-wsk00_2_guest_hello")
 	check.Equal(t, check.Receive(t, e.Died()), "id-wsk00_2_guest_hello")
 	back.Store(true)

@@ -92,11 +92,11 @@ const tryTime = 30 * time.Second
 // the attempt is left to the next container.
 func (e *Engine) tryIsolation() {
 	own := e.own.Load()
-	if own == nil || e.roster.Len() < 2 || !e.tried.CompareAndSwap(false, true) {
+	if own == nil || e.Len() < 2 || !e.tried.CompareAndSwap(false, true) {
 		return
 	}
-	e.roster.Spawn(func() {
-		ctx, cancel := context.WithTimeout(e.roster.Context(), tryTime)
+	e.Spawn(func() {
+		ctx, cancel := context.WithTimeout(e.Context(), tryTime)
 		defer cancel()
 		i := Isolation{Network: *own}
 		_, err := (&Daemon{e.api}).try(ctx, e.dial, &i)

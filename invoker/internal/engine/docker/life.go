@@ -79,13 +79,8 @@ func noContainer(err error) bool {
 	return cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "container")
 }
 
-// Remove ends and deletes a container in any state. If that fails it is tried
-// again, and once more when a daemon that was away is back.
-func (e *Engine) Remove(ctx context.Context, id container.ID) error {
-	return e.roster.Remove(ctx, id)
-}
-
-func (e *Engine) removeOnce(ctx context.Context, idOrName string) error {
+// remove ends and deletes a container in any state.
+func (e *Engine) remove(ctx context.Context, idOrName string) error {
 	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Remove)
 	defer cancel()
 	err := retry.Do(ctx, soon(), func() error {
@@ -104,57 +99,13 @@ func (e *Engine) removeOnce(ctx context.Context, idOrName string) error {
 	return nil
 }
 
-// CleanUp removes every container whose name starts with prefix, in whatever
-// state it is. It goes on past failures and names them all.
-func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
-	found, err := e.search(ctx, prefix)
-	if err != nil {
-		return err
-	}
-	ids := make([]container.ID, len(found))
-	for i, c := range found {
-		ids[i] = container.ID(c.ID)
-	}
-	return e.roster.RemoveAll(ctx, ids)
-}
-
-// OOMKilled reports whether the kernel ended the container, or a process in it,
-// for its memory use. A container that still seems to run gets a moment to
-// end: the proxy's connection breaks some ten milliseconds before the daemon
-// notices why.
-func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
-	k := e.roster.Find(id)
-	if k == nil {
-		killed, _ := e.inspectOOM(ctx, id)
-		return killed
-	}
-	if k.OOMBefore(ctx, k.Ended(), e.options.Timeouts.Settle) {
-		return true
-	}
-	killed, bySignal := e.inspectOOM(ctx, id)
-	if killed || !bySignal {
-		return killed
-	}
-	// The kernel reports its memory use and its end to the daemon by two ways, and
-	// the report on memory may be the later.
-	if k.OOMBefore(ctx, nil, min(lateOOM, e.options.Timeouts.Settle)) {
-		return true
-	}
-	killed, _ = e.inspectOOM(ctx, id)
-	return killed
-}
-
-// lateOOM is how much later than a container's end the daemon may notice that it
-// was for its memory use.
-const lateOOM = time.Second
-
 // endedByKill is the exit code of a process that was ended by SIGKILL, by the kernel for
 // its memory use or by any process.
 const endedByKill = 128 + 9
 
-// inspectOOM asks the daemon, and returns also whether the container was ended by
-// SIGKILL. An unreadable state is no, as in OpenWhisk.
-func (e *Engine) inspectOOM(ctx context.Context, id container.ID) (killed, bySignal bool) {
+// ended asks the daemon for the cause of a container's end. An unreadable state is no, as in
+// OpenWhisk.
+func (e *Engine) ended(ctx context.Context, id container.ID) (oom, killed bool) {
 	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Inspect)
 	defer cancel()
 	result, err := e.api.ContainerInspect(ctx, string(id), client.ContainerInspectOptions{})

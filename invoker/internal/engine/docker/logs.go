@@ -252,29 +252,19 @@ func parseEntry(stream string, body []byte) (entry, error) {
 	return entry{at: at, stream: stream, text: text}, nil
 }
 
-// LogsReady reports whether Logs would return at once.
-func (e *Engine) LogsReady(id container.ID, req container.LogRequest) bool {
-	return e.roster.LogsReady(id, req)
-}
-
-// Logs reads the output of a container since the last call.
-func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
-	return e.roster.Logs(ctx, id, req)
-}
-
 // settleTime is long against the daemon's delay between a container's write
 // and its log. Every reading of a container without sentinels waits so long.
 const settleTime = 20 * time.Millisecond
 
-// logSource prefers the daemon's file. It is there as soon as the container
+// openLog prefers the daemon's file. It is there as soon as the container
 // runs, so if it cannot be opened it will not be later either.
-func (e *Engine) logSource(id container.ID) logs.Source {
+func (e *Engine) openLog(id container.ID) (logs.Source, error) {
 	for _, dir := range e.options.LogDirs {
 		if file, err := logs.OpenFile(filepath.Join(dir, string(id), string(id)+"-json.log")); err == nil {
-			return file
+			return file, nil
 		}
 	}
-	return &stream{api: e.api, id: string(id), settle: settleTime}
+	return &stream{api: e.api, id: string(id), settle: settleTime}, nil
 }
 
 // position is how far a container's log has been read, in each of its streams.

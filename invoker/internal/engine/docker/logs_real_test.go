@@ -22,9 +22,16 @@ func logRequest() container.LogRequest {
 	return container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20, Now: time.Now(), Alone: true}
 }
 
+func (r *real) log(id container.ID) logs.Source {
+	r.t.Helper()
+	source, err := r.openLog(id)
+	check.NoError(r.t, err)
+	return source
+}
+
 // readsFile reports whether the test may read the daemon's log files.
 func (r *real) readsFile(id container.ID) bool {
-	_, isFile := r.logSource(id).(*logs.File)
+	_, isFile := r.log(id).(*logs.File)
 	return isFile
 }
 
@@ -38,7 +45,7 @@ func TestRealLogsFileAndAPIAgree(t *testing.T) {
 	if !r.readsFile(h.ID) {
 		peertest.Missing(t, "the log files of the Docker daemon cannot be read")
 	}
-	byFile := logs.NewTail(r.logSource(h.ID), enginetest.Waits())
+	byFile := logs.NewTail(r.log(h.ID), enginetest.Waits())
 	byAPI := logs.NewTail(&stream{api: r.api, id: string(h.ID), settle: 20 * time.Millisecond}, enginetest.Waits())
 	defer byFile.Close()
 	defer byAPI.Close()
@@ -203,7 +210,7 @@ func TestRealLogIsRotated(t *testing.T) {
 	short.Behind = time.Second
 	tails := map[string]*logs.Tail{"api": logs.NewTail(&stream{api: r.api, id: string(h.ID), settle: settleTime}, short)}
 	if r.readsFile(h.ID) {
-		tails["file"] = logs.NewTail(r.logSource(h.ID), enginetest.Waits())
+		tails["file"] = logs.NewTail(r.log(h.ID), enginetest.Waits())
 	}
 	for range 3 {
 		enginetest.MustCall(t, h.Addr, map[string]any{"stdout": []string{strings.Repeat("y", 99) + "\n"}, "repeat": 40_000})

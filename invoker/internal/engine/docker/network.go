@@ -211,7 +211,7 @@ func (e *Engine) openNetwork(ctx context.Context) error {
 	}
 	own, err := ensureNetwork(ctx, e.api)
 	if err != nil {
-		return e.roster.Away(ctx, err)
+		return e.Away(ctx, err)
 	}
 	host, err := netns.HostOf(own.Gateways, netns.Host)
 	if err != nil {
@@ -234,7 +234,7 @@ func (e *Engine) judgeNetwork(ctx context.Context) error {
 	n, found, err := inspectNetwork(ctx, e.api, e.options.Network)
 	switch {
 	case err != nil:
-		return e.roster.Away(ctx, err)
+		return e.Away(ctx, err)
 	case !found:
 		e.log.Warn("the network of action containers does not exist", "network", e.options.Network, "setting", networkSetting)
 	case n.Open != "":

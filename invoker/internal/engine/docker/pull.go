@@ -32,7 +32,6 @@ func (e *Engine) pull(ctx context.Context, image string, p *roster.Progress) err
 		}
 		p.Set(layers.add(message))
 	}
-	e.forgetImage(image) // the name may mean another one now
 	return nil
 }
 

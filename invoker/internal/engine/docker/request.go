@@ -3,12 +3,11 @@ package docker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
-	cerrdefs "github.com/containerd/errdefs"
 	api "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
@@ -26,7 +25,7 @@ type hostPart struct {
 	devices  *Devices
 	selinux  string // one of the SELinux constants
 	hideGPUs bool   // the runtime would show devices to every container
-	whose    string
+	prefix   string // of containers' names
 }
 
 // hostPart builds the shared part of a create request and names the option
@@ -36,7 +35,7 @@ func (o Options) hostPart() (hostPart, error) {
 	if err != nil {
 		return hostPart{}, err
 	}
-	shared := hostPart{whose: strings.TrimSuffix(o.Prefix, "_"), config: api.Config{
+	shared := hostPart{prefix: o.Prefix, config: api.Config{
 		// The proxy is watched by the invoker. A check of the image's own would run
 		// beside every activation, in some images every second.
 		Healthcheck: &api.HealthConfig{Test: []string{"NONE"}},
@@ -106,21 +105,31 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 		lists = append([][]string{steering}, append(lists, g.Env)...)
 	}
 	config.Env = runargs.Environ(lists...)
-	if err := p.label(&config, host, spec); err != nil {
+	build := ""
+	if spec.GPU != nil {
+		build = spec.GPU.Build
+	}
+	labels := maps.Clone(config.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if err := roster.Label(labels, p.prefix, spec, config, host, build); err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
+	config.Labels = labels
 	return client.ContainerCreateOptions{Name: spec.Name, Config: &config, HostConfig: &host}, nil
 }
 
-// request gives the create request for one container, as its image is now.
+// request gives the create request for one container. A GPU container is made from the id
+// of its image, so that no other image can take the name after the variables were read.
 func (e *Engine) request(ctx context.Context, spec container.Spec) (request client.ContainerCreateOptions, err error) {
-	var names []string
+	var steering []string
 	if spec.GPU != nil {
-		if names, err = e.steering(ctx, spec.Image); err != nil {
+		if spec.Image, steering, err = e.steering(ctx, spec.Image); err != nil {
 			return request, err
 		}
 	}
-	request, err = e.host.request(spec, names)
+	request, err = e.host.request(spec, steering)
 	if err == nil && e.inits(spec) {
 		// After the seal: a container without an init can be adopted by a process that
 		// would make it with one.
@@ -142,27 +151,14 @@ func binds(mounts []container.Mount, readOnly bool) []mount.Mount {
 	return all
 }
 
-// maxImages bounds the remembered images. Beyond this number all are forgotten.
-const maxImages = 1024
-
-// steering lists the names in an image's environment that a GPU container must
-// not get, each as it is asked once per image and remembered. An image that is
-// not there has none.
-func (e *Engine) steering(ctx context.Context, image string) ([]string, error) {
-	e.mu.Lock()
-	names, known := e.images[image]
-	e.mu.Unlock()
-	if known {
-		return names, nil
-	}
+// steering returns the id of an image, and the names of its variables that a GPU container
+// must not get.
+func (e *Engine) steering(ctx context.Context, image string) (id string, names []string, err error) {
 	ctx, cancel := roster.Limited(ctx, e.options.Timeouts.Inspect)
 	defer cancel()
 	result, err := e.api.ImageInspect(ctx, image)
-	if cerrdefs.IsNotFound(err) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, fmt.Errorf("inspect image %s: %w", image, err)
+		return "", nil, fmt.Errorf("inspect image %s: %w", image, err)
 	}
 	if result.Config != nil {
 		for _, entry := range result.Config.Env {
@@ -171,30 +167,5 @@ func (e *Engine) steering(ctx context.Context, image string) ([]string, error) {
 			}
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.images) >= maxImages {
-		clear(e.images)
-	}
-	e.images[image] = names
-	return names, nil
-}
-
-// forgetImage makes the next GPU container of an image ask for it again.
-func (e *Engine) forgetImage(image string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.images, image)
-}
-
-// intruder returns a variable of the image that a container got although it must
-// not: the image's name has come to mean another image since its variables were read.
-func intruder(got, asked []string) string {
-	for _, entry := range got {
-		name, _, set := strings.Cut(entry, "=")
-		if set && container.IsReservedImageEnv(name) && !slices.Contains(asked, entry) {
-			return name
-		}
-	}
-	return ""
+	return result.ID, names, nil
 }

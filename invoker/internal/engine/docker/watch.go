@@ -15,7 +15,7 @@ var errUnresponsive = errors.New("docker accepts the connection and does not ans
 
 // watch follows the daemon's events until the engine is closed.
 func (e *Engine) watch() {
-	e.roster.Watch(e.follow, func() {
+	e.Watch(e.follow, func() {
 		// The next request must not find a connection of a daemon that went.
 		if err := e.api.Close(); err != nil { // the idle connections
 			e.log.Debug("close connections to docker", "error", err)
@@ -23,9 +23,8 @@ func (e *Engine) watch() {
 	})
 }
 
-// follow reads one event stream to its end. First it compares the containers with the
-// roster: the stream lacks the events from before its beginning.
-func (e *Engine) follow(ctx context.Context, up func()) error {
+// follow reads one event stream to its end.
+func (e *Engine) follow(ctx context.Context, up func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	filters := client.Filters{}.
@@ -40,10 +39,9 @@ func (e *Engine) follow(ctx context.Context, up func()) error {
 		return err
 	default:
 	}
-	if err := e.reconcile(ctx); err != nil {
+	if err := up(); err != nil {
 		return err
 	}
-	up()
 	for {
 		select {
 		case event := <-stream.Messages:
@@ -75,23 +73,8 @@ func (e *Engine) handle(event events.Message) {
 	id := container.ID(event.Actor.ID)
 	switch event.Action {
 	case events.ActionOOM:
-		e.roster.RecordOOM(id)
+		e.RecordOOM(id)
 	case events.ActionDie, events.ActionDestroy:
-		e.roster.RecordEnd(id)
+		e.RecordEnd(id)
 	}
-}
-
-// reconcile reports the deaths of the containers that ended unseen.
-func (e *Engine) reconcile(ctx context.Context) error {
-	before := e.roster.HandedOut() // before the list: containers that are created meanwhile are alive
-	found, err := e.search(ctx, e.options.Prefix)
-	if err != nil {
-		return err
-	}
-	running := map[container.ID]bool{}
-	for _, c := range found {
-		running[container.ID(c.ID)] = alive(c)
-	}
-	e.roster.RecordEndsExcept(before, func(id container.ID) bool { return running[id] })
-	return nil
 }

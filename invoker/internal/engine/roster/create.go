@@ -7,7 +7,6 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
@@ -55,9 +54,6 @@ func DefaultTimeouts() Timeouts {
 	}
 }
 
-// NoLimit is the number of slots of a Launcher that does not limit parallel creates.
-const NoLimit = 1 << 30
-
 // lateCreate is how long a create may go on after its caller has given up, so that its
 // container can be removed.
 const lateCreate = time.Minute
@@ -69,25 +65,10 @@ var (
 	ErrEnded = errors.New("container ended at once")
 )
 
-// Launcher runs creates, a limited number at once. Its semaphore counts the free slots.
-type Launcher struct {
-	*semaphore.Weighted
-	roster *Roster
-	limit  time.Duration
-	// launch makes and starts a container. It leaves nothing behind if it fails.
-	launch func(ctx context.Context, spec container.Spec) (container.Handle, error)
-}
-
-// NewLauncher returns a launcher of so many creates at once, each with a time limit.
-func (r *Roster) NewLauncher(slots int, limit time.Duration, launch func(ctx context.Context, spec container.Spec) (container.Handle, error)) *Launcher {
-	return &Launcher{semaphore.NewWeighted(int64(slots)), r, limit, launch}
-}
-
 // Create makes and starts a container. The error is a *container.CreateError
 // with the texts of OpenWhisk's DockerContainer. A container that ended at once is
 // returned beside the error.
-func (l *Launcher) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	r := l.roster
+func (r *Roster) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	var pullErr error
 	if spec.Pull {
 		pullErr = r.Pull(ctx, spec.Image)
@@ -98,7 +79,7 @@ func (l *Launcher) Create(ctx context.Context, spec container.Spec) (container.H
 			return container.Handle{}, pullFailed(spec.Image, pullErr)
 		}
 	}
-	handle, err := l.run(ctx, spec)
+	handle, err := r.create(ctx, spec)
 	switch {
 	case err == nil:
 		if pullErr != nil {
@@ -132,38 +113,40 @@ func (r *Roster) Away(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", container.ErrAway, err)
 }
 
-// run waits for a slot and calls launch. If the caller gives up, launch goes on and its
+// create waits for a slot and launches. If the caller gives up, the launch goes on and its
 // container is removed. The container of a successful launch counts as handed out.
-func (l *Launcher) run(ctx context.Context, spec container.Spec) (container.Handle, error) {
-	if err := l.Acquire(ctx, 1); err != nil {
+func (r *Roster) create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	if err := r.Slots.Acquire(ctx, 1); err != nil {
 		return container.Handle{}, fmt.Errorf("wait to create container %s: %w", spec.Name, err)
 	}
-	ctx, cancel := Limited(ctx, l.limit)
+	ctx, cancel := Limited(ctx, r.options.Timeouts.Create)
 	defer cancel()
 	type launched struct {
 		handle container.Handle
 		err    error
 	}
 	done := make(chan launched)
-	work := func() {
-		defer l.Release(1)
-		handle, err := l.launch(ctx, spec)
+	launch := func() {
+		defer r.Slots.Release(1)
+		work, stop := r.outlive(ctx)
+		defer stop()
+		handle, err := r.options.Launch(ctx, work, spec)
 		select {
 		case done <- launched{handle, err}:
 		case <-ctx.Done():
 			if handle.ID != "" {
-				l.roster.Discard(string(handle.ID))
+				r.Discard(string(handle.ID))
 			}
 		}
 	}
-	if !l.roster.Spawn(work) {
-		l.Release(1)
+	if !r.Spawn(launch) {
+		r.Slots.Release(1)
 		return container.Handle{}, errClosed
 	}
 	select {
 	case end := <-done:
 		if end.err == nil {
-			l.roster.handOut(end.handle.ID)
+			r.handOut(end.handle.ID)
 		}
 		return end.handle, end.err
 	case <-ctx.Done():
@@ -173,15 +156,15 @@ func (l *Launcher) run(ctx context.Context, spec container.Spec) (container.Hand
 
 // PullAside pulls an image within a launch, and lets another create have the slot meanwhile.
 // Its wait for another slot ends, because no create keeps a slot for long.
-func (l *Launcher) PullAside(ctx context.Context, image string) error {
-	l.Release(1)
-	err := l.roster.Pull(ctx, image)
-	_ = l.Acquire(context.WithoutCancel(ctx), 1) // fails only with its context
+func (r *Roster) PullAside(ctx context.Context, image string) error {
+	r.Slots.Release(1)
+	err := r.Pull(ctx, image)
+	_ = r.Slots.Acquire(context.WithoutCancel(ctx), 1) // fails only with its context
 	return err
 }
 
-// Outlive returns a context that ends with the roster, or a while after the caller's.
-func (r *Roster) Outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+// outlive returns a context that ends with the roster, or a while after the caller's.
+func (r *Roster) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithCancel(r.base)
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.AfterFunc(lateCreate, cancel)

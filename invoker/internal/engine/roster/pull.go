@@ -46,11 +46,11 @@ func (r *Roster) Pulls() []container.Pull {
 // when one caller gives up.
 func (r *Roster) Pull(ctx context.Context, image string) error {
 	done := r.pulls.DoChan(image, func() (any, error) {
-		if !r.enter() {
-			return nil, errClosed
+		err, ended := errClosed, make(chan struct{})
+		if r.Spawn(func() { defer close(ended); err = r.pull(image) }) {
+			<-ended
 		}
-		defer r.Leave()
-		return nil, r.pull(image)
+		return nil, err
 	})
 	select {
 	case result := <-done:
@@ -64,7 +64,7 @@ func (r *Roster) Pull(ctx context.Context, image string) error {
 }
 
 func (r *Roster) pull(image string) (err error) {
-	ctx, cancel := Limited(r.base, r.options.PullLimit)
+	ctx, cancel := Limited(r.base, r.options.Timeouts.Pull)
 	defer cancel()
 	if r.options.Steps != nil {
 		ended := r.options.Steps("invoker_"+r.options.Daemon+".pull", 0)

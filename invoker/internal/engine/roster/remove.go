@@ -3,19 +3,20 @@ package roster
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// parallelRemovals is how many containers RemoveAll removes at once. A daemon does not get
+// parallelRemovals is how many containers CleanUp removes at once. A daemon does not get
 // faster with more.
 const parallelRemovals = 8
 
-// Remove forgets and removes a container. A removal that fails is repeated in the
-// background.
+// Remove ends and deletes a container in any state. A removal that fails is repeated in the
+// background, and at once when a daemon that was away is back.
 func (r *Roster) Remove(ctx context.Context, id container.ID) error {
 	r.Forget(id)
 	err := r.options.Remove(ctx, string(id))
@@ -25,14 +26,19 @@ func (r *Roster) Remove(ctx context.Context, id container.ID) error {
 	return err
 }
 
-// RemoveAll removes containers. It goes on past failures and returns all of them.
-func (r *Roster) RemoveAll(ctx context.Context, ids []container.ID) error {
-	errs := make([]error, len(ids))
+// CleanUp removes every container whose name starts with prefix, in whatever state it is.
+// It goes on past failures and returns all of them.
+func (r *Roster) CleanUp(ctx context.Context, prefix string) error {
+	found, err := r.Leftovers(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(found))
 	var group errgroup.Group
 	group.SetLimit(parallelRemovals)
-	for i, id := range ids {
+	for i, l := range found {
 		group.Go(func() error {
-			errs[i] = r.Remove(ctx, id)
+			errs[i] = r.Remove(ctx, l.ID)
 			return nil
 		})
 	}
@@ -52,41 +58,48 @@ func (r *Roster) Discard(idOrName string) {
 	})
 }
 
-// Adopt adds the containers for which fit returns nil. Their deaths are reported and their
-// output is read from now on, without the output of earlier activations.
-func (r *Roster) Adopt(ctx context.Context, lefts []container.Leftover, fit func(i int) error) []error {
-	errs := make([]error, len(lefts))
-	for i, l := range lefts {
-		if errs[i] = fit(i); errs[i] != nil {
-			continue
-		}
-		r.Remember(l.ID)
-		r.handOut(l.ID)
-		if errs[i] = r.skipLog(ctx, l.ID); errs[i] != nil {
-			r.Forget(l.ID)
-		}
+// Bounds of the pause between two tries to remove a container.
+const (
+	firstSweep = time.Second
+	slowSweep  = time.Minute
+)
+
+// Sweep removes a container in the background. It tries until the removal succeeds: also a
+// daemon that answers may refuse a removal for a while, because a mount is still busy.
+func (r *Roster) Sweep(idOrName string) {
+	r.mu.Lock()
+	known := r.sweeping[idOrName]
+	r.sweeping[idOrName] = true
+	r.mu.Unlock()
+	if !known {
+		r.Spawn(func() { r.sweep(idOrName) })
 	}
-	return errs
 }
 
-func (r *Roster) skipLog(ctx context.Context, id container.ID) error {
-	_, tail := r.Tail(id)
-	if tail == nil {
-		return errClosed
-	}
-	if err := tail.Skip(ctx); err != nil {
-		return fmt.Errorf("find the end of its log: %w", err)
-	}
-	return nil
-}
-
-// RecordEndsExcept reports the deaths of those of the containers that do not live. The
-// caller gets the containers from HandedOut before it asks the daemon which live: a
-// container that is created meanwhile is alive.
-func (r *Roster) RecordEndsExcept(before []container.ID, lives func(id container.ID) bool) {
-	for _, id := range before {
-		if !lives(id) {
-			r.RecordEnd(id)
+func (r *Roster) sweep(idOrName string) {
+	for backoff := (retry.Backoff{Min: firstSweep, Max: slowSweep}); ; {
+		r.mu.Lock()
+		back := r.back
+		r.mu.Unlock()
+		select {
+		case <-r.base.Done():
+			return
+		case <-back:
+		case <-time.After(backoff.Next()):
+		}
+		if r.options.Remove(r.base, idOrName) == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.sweeping, idOrName)
+			return
 		}
 	}
+}
+
+// wake starts the next try of each removal at once.
+func (r *Roster) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.back)
+	r.back = make(chan struct{})
 }

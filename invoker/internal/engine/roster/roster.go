@@ -1,7 +1,8 @@
-// Package roster lists the containers of an engine. For each container it records the
-// end, the report of that end, and the position in its log. It limits parallel creates,
-// shares pulls and reports their progress, repeats failed removals, and follows the daemon's events again and again.
-// The engines of Docker and of containerd share it.
+// Package roster is the part of a container engine that does not depend on the daemon: the
+// engines of Docker and of containerd embed a Roster. It lists the containers of an engine
+// and records the end of each, limits parallel creates, shares pulls and reports their
+// progress, repeats failed removals, follows the daemon's events again and again, and adopts
+// the containers of an earlier process.
 //
 // A Roster owns the goroutines that Spawn starts, and Close waits until each has ended.
 package roster
@@ -10,11 +11,13 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
@@ -25,22 +28,37 @@ import (
 // the channel fills up only if its reader has stopped.
 const maxDeaths = 4096
 
-// Options connect a roster with its engine.
+// Options connect a roster with its daemon.
 type Options struct {
-	Daemon string // its name in the log
-	Log    *slog.Logger
-	// OpenLog opens the log of a container at its beginning.
-	OpenLog func(id container.ID) logs.Source
-	Waits   logs.Waits
-	// Remove removes a container by its id or name. Sweep calls it until it succeeds.
+	Daemon   string // its name in the log
+	Log      *slog.Logger
+	Timeouts Timeouts
+	// Prefix is the beginning of the names of this invoker's containers.
+	Prefix string
+	// ParallelCreates is how many creates may be under way at once, first come first
+	// served. 0 or less means no limit.
+	ParallelCreates int
+	// Launch makes and starts a container. ctx ends when the caller gives up, and work some
+	// time later. Launch leaves nothing behind if it fails, except for a container that ended
+	// at once, which it returns beside ErrEnded.
+	Launch func(ctx, work context.Context, spec container.Spec) (container.Handle, error)
+	// Remove removes a container by its id or name, in any state.
 	Remove func(ctx context.Context, idOrName string) error
-	Ping   func(ctx context.Context) error
+	// List lists the containers whose names start with prefix.
+	List func(ctx context.Context, prefix string) ([]container.Leftover, error)
+	// Fit returns why a container is not as Launch would make it by spec, or nil.
+	Fit func(ctx context.Context, l container.Leftover, spec container.Spec) error
+	// Ended reports whether the daemon says that a container ran out of memory, and whether
+	// its first process was ended by SIGKILL.
+	Ended func(ctx context.Context, id container.ID) (oom, killed bool)
+	// OpenLog opens the log of a container at its beginning.
+	OpenLog func(id container.ID) (logs.Source, error)
+	Waits   logs.Waits
+	Ping    func(ctx context.Context) error
 	// Unreachable reports whether an error says that the daemon cannot be reached.
 	Unreachable func(err error) bool
-
-	// Pull fetches an image and reports its progress. PullLimit is its time limit.
-	Pull      func(ctx context.Context, image string, p *Progress) error
-	PullLimit time.Duration
+	// Pull fetches an image and reports its progress.
+	Pull func(ctx context.Context, image string, p *Progress) error
 	// LocalImages has a user's image without a tag run from this host's copy where it
 	// cannot be pulled.
 	LocalImages bool
@@ -50,12 +68,13 @@ type Options struct {
 
 // Roster is safe for concurrent use.
 type Roster struct {
+	// Slots counts the creates that may begin.
+	Slots *semaphore.Weighted
+
 	options Options
 	died    chan container.ID
-	sweeper *sweeper
-
-	pulls singleflight.Group
-	blind atomic.Bool // see Blind
+	pulls   singleflight.Group
+	blind   atomic.Bool // see Blind
 
 	base   context.Context // ends with Close
 	cancel context.CancelFunc
@@ -64,14 +83,22 @@ type Roster struct {
 	mu          sync.Mutex
 	entriesByID map[container.ID]*Entry // from create to removal
 	pulling     map[*Progress]bool
+	sweeping    map[string]bool // containers whose removal has failed
+	back        chan struct{}   // closed when the daemon is back, and replaced
 	closed      bool
 }
 
 // New returns an empty roster.
 func New(options Options) *Roster {
-	r := &Roster{options: options, died: make(chan container.ID, maxDeaths), entriesByID: map[container.ID]*Entry{}, pulling: map[*Progress]bool{}}
+	slots := int64(options.ParallelCreates)
+	if slots <= 0 {
+		slots = math.MaxInt64
+	}
+	r := &Roster{
+		Slots: semaphore.NewWeighted(slots), options: options, died: make(chan container.ID, maxDeaths),
+		entriesByID: map[container.ID]*Entry{}, pulling: map[*Progress]bool{}, sweeping: map[string]bool{}, back: make(chan struct{}),
+	}
 	r.base, r.cancel = context.WithCancel(context.Background())
-	r.sweeper = newSweeper(options.Remove, r.Spawn)
 	return r
 }
 
@@ -118,21 +145,6 @@ func (r *Roster) Spawn(f func()) bool {
 	return true
 }
 
-// enter makes Close wait until Leave is called. It returns false once the roster is
-// closed.
-func (r *Roster) enter() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false
-	}
-	r.wg.Add(1)
-	return true
-}
-
-// Leave undoes one successful Enter.
-func (r *Roster) Leave() { r.wg.Done() }
-
 // Entry is a container from its create to its removal. The fields below oomed are
 // guarded by the roster's mu.
 type Entry struct {
@@ -150,19 +162,52 @@ type Entry struct {
 // Ended is closed when the container was seen to end.
 func (k *Entry) Ended() <-chan struct{} { return k.ended }
 
-// OOMBefore waits for the report that the container has run out of memory. It returns
-// false when end is closed, when the limit has passed, or when ctx ends.
-func (k *Entry) OOMBefore(ctx context.Context, end <-chan struct{}, limit time.Duration) bool {
+// oomBefore waits for the report that the container has run out of memory. It returns
+// false if there is none when end is closed, when the limit has passed, or when ctx ends.
+func (k *Entry) oomBefore(ctx context.Context, end <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-k.oomed:
-		return true
 	case <-end:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return false
+	select {
+	case <-k.oomed:
+		return true
+	default:
+		return false
+	}
+}
+
+// lateOOM is how much later than a container's end the daemon may notice that it
+// was for its memory use.
+const lateOOM = time.Second
+
+// OOMKilled reports whether the kernel ended the container, or a process in it,
+// for its memory use. A container that still seems to run gets a moment to
+// end: the proxy's connection breaks some ten milliseconds before the daemon
+// notices why.
+func (r *Roster) OOMKilled(ctx context.Context, id container.ID) bool {
+	k := r.Find(id)
+	if k == nil {
+		return false
+	}
+	if k.oomBefore(ctx, k.ended, r.options.Timeouts.Settle) {
+		return true
+	}
+	oom, killed := r.options.Ended(ctx, id)
+	if oom || !killed {
+		return oom
+	}
+	// The kernel reports its memory use and its end to the daemon by two ways, and
+	// the report on memory may be the later.
+	if k.oomBefore(ctx, nil, min(lateOOM, r.options.Timeouts.Settle)) {
+		return true
+	}
+	oom, _ = r.options.Ended(ctx, id)
+	return oom
 }
 
 // Remember adds a container.
@@ -213,19 +258,6 @@ func (r *Roster) Find(id container.ID) *Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.entriesByID[id]
-}
-
-// HandedOut lists the containers that the caller has.
-func (r *Roster) HandedOut() []container.ID {
-	var ids []container.ID
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, k := range r.entriesByID {
-		if k.handedOut {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // RecordEnd records the end of a container and reports it once.
@@ -284,7 +316,7 @@ func (r *Roster) Logs(ctx context.Context, id container.ID, req container.LogReq
 }
 
 // Tail returns the container's log at the position where the last reading ended. The
-// first call opens the log. The tail is nil if the container is not known.
+// first call opens the log. The tail is nil if the container is not known or has no log.
 func (r *Roster) Tail(id container.ID) (*Entry, *logs.Tail) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +325,12 @@ func (r *Roster) Tail(id container.ID) (*Entry, *logs.Tail) {
 		return nil, nil
 	}
 	if k.tail == nil {
-		k.tail = logs.NewTail(r.options.OpenLog(id), r.options.Waits)
+		source, err := r.options.OpenLog(id)
+		if err != nil {
+			r.options.Log.Debug("open the log of a container", "container", id, "error", err)
+			return nil, nil
+		}
+		k.tail = logs.NewTail(source, r.options.Waits)
 	}
 	return k, k.tail
 }

@@ -3,8 +3,8 @@ package roster
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,26 +13,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestSweeperPauses: a container whose removal is refused is tried ever more seldom, and
+// TestSweepPauses: a container whose removal is refused is tried ever more seldom, and
 // no sooner when another container joins it.
-func TestSweeperPauses(t *testing.T) {
+func TestSweepPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
-		var wg sync.WaitGroup
-		s := newSweeper(func(_ context.Context, id string) error {
+		r := New(Options{Log: slog.New(slog.DiscardHandler), Remove: func(_ context.Context, id string) error {
 			if id == "a" {
 				tries.Add(1)
 				return errors.New("busy")
 			}
 			return nil
-		}, func(f func()) bool { wg.Go(f); return true })
-		ctx, end := context.WithCancel(t.Context())
-		s.add(ctx, "a")
+		}})
+		r.Sweep("a")
 		synctest.Wait()
 		check.Equal(t, tries.Load(), 0, "tried again at once")
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
-			s.add(ctx, "b")
+			r.Sweep("b")
 		}
 		check.AtLeast(t, tries.Load(), 2, "a removal that joined postponed the sweep")
 		time.Sleep(time.Hour)
@@ -40,11 +38,10 @@ func TestSweeperPauses(t *testing.T) {
 		check.AtLeast(t, n, 60)
 		check.AtMost(t, n, 140)
 		before := tries.Load()
-		s.wake()
+		r.wake()
 		synctest.Wait()
 		check.Equal(t, tries.Load(), before+1, "not tried when the daemon was back")
-		end()
-		wg.Wait()
-		check.That(t, maps.Equal(s.remaining, map[string]bool{"a": true}), "left: %v", s.remaining)
+		r.Close()
+		check.That(t, maps.Equal(r.sweeping, map[string]bool{"a": true}), "left: %v", r.sweeping)
 	})
 }
