@@ -154,6 +154,7 @@ var owners = map[string][]string{
 	"github.com/containerd/log":               {"invoker/internal/engine/containerd"},
 	"github.com/sirupsen/logrus":              {"invoker/internal/engine/containerd"},
 	"github.com/containerd/go-cni":            {"invoker/internal/engine/bridge"},
+	"github.com/containernetworking/plugins":  {"invoker/internal/engine/netns"},
 	"github.com/vishvananda/netlink":          {"invoker/internal/engine/bridge"},
 	"tags.cncf.io/container-device-interface": {"invoker/internal/engine/containerd"},
 	"github.com/opencontainers/runtime-spec":  {"invoker/internal/engine/containerd"},

@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/containernetworking/plugins/pkg/ns"
 )
 
 // Host is the network of process 1. For an invoker in a container that
@@ -71,53 +69,18 @@ func dialInside(ctx context.Context, namespace, network, address string) (net.Co
 
 // Inside calls f on a thread that has entered a network namespace, or on this one if the
 // namespace is "". f must start no goroutine that needs the namespace.
-func Inside[T any](namespace string, f func() (T, error)) (T, error) {
+func Inside[T any](namespace string, f func() (T, error)) (value T, err error) {
 	if namespace == "" {
 		return f()
 	}
-	type result struct {
-		value T
-		err   error
+	entering := ns.WithNetNSPath(namespace, func(ns.NetNS) error {
+		value, err = f()
+		return nil
+	})
+	if entering != nil {
+		return value, fmt.Errorf("%w %s: %w", ErrNamespace, namespace, entering)
 	}
-	done := make(chan result, 1)
-	go func() {
-		var r result
-		runtime.LockOSThread()
-		back, err := enter(namespace)
-		if err != nil {
-			runtime.UnlockOSThread()
-			done <- result{err: fmt.Errorf("%w %s: %w", ErrNamespace, namespace, err)}
-			return
-		}
-		r.value, r.err = f()
-		if back() == nil {
-			runtime.UnlockOSThread()
-		} // otherwise the thread ends with the goroutine
-		done <- r
-	}()
-	r := <-done
-	return r.value, r.err
-}
-
-// enter moves this thread into a network namespace. back returns it to its own.
-func enter(namespace string) (back func() error, err error) {
-	own, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return nil, err
-	}
-	other, err := os.Open(namespace)
-	if err == nil {
-		err = unix.Setns(int(other.Fd()), unix.CLONE_NEWNET)
-		_ = other.Close()
-	}
-	if err != nil {
-		_ = own.Close()
-		return nil, err
-	}
-	return func() error {
-		defer own.Close()
-		return unix.Setns(int(own.Fd()), unix.CLONE_NEWNET)
-	}, nil
+	return value, err
 }
 
 // ReachTime is how long a connection between two containers is waited for. Where
