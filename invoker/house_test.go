@@ -169,8 +169,6 @@ var owners = map[string][]string{
 	"software.sslmate.com/src/go-pkcs12":      {"invoker/lib/tlsstore"},
 	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/lib/tlsstore"},
 	"github.com/apache/openwhisk-client-go":   {"invoker/internal/develop/demo"},
-	"github.com/rivo/tview":                   {"invoker/internal/operate/top"},
-	"github.com/gdamore/tcell":                {"invoker/internal/operate/top"},
 	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk", "sched/sim"},
 	"github.com/coreos/go-systemd":            {"invoker/cmd/gpuwhisk"},
 	"github.com/prometheus/client_golang":     {"invoker", "invoker/internal/assembly", "invoker/internal/operate/kamon"},

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"time"
 
 	"golang.org/x/term"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/top"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // topCmd shows the state of an invoker in the terminal.
@@ -22,9 +27,10 @@ type topCmd struct {
 
 // Help is the longer text of gpuwhisk top --help.
 func (topCmd) Help() string {
-	return `Keys: s sorts by the next column, / filters, p pauses the screen, q quits.
+	return `On a terminal the table is printed again every second, until Ctrl-C.
 
   gpuwhisk top
+  gpuwhisk top --sort wait --filter throttled
   gpuwhisk top --host http://gpu7:8080
   gpuwhisk top --once --json | jq .status.work.devices`
 }
@@ -37,7 +43,7 @@ func (c *topCmd) Validate() error {
 	return nil
 }
 
-// Run shows the screen until q or a signal arrives.
+// Run prints the state: once, or on a terminal again and again until a signal arrives.
 func (c topCmd) Run() error {
 	ctx := interrupted()
 	if c.JSON {
@@ -48,16 +54,32 @@ func (c topCmd) Run() error {
 		_, err := os.Stdout.Write(append(all, '\n'))
 		return err
 	}
-	ask := func(ctx context.Context) (*top.Snapshot, error) {
-		var s top.Snapshot
-		return &s, c.remote.get(ctx, "snapshot", &s)
+	out := int(os.Stdout.Fd())
+	if c.Once || !term.IsTerminal(out) {
+		return c.print(ctx, os.Stdout)
 	}
-	first, err := ask(ctx)
-	if err != nil {
+	for {
+		var text bytes.Buffer
+		if err := c.print(ctx, &text); err != nil {
+			fmt.Fprintln(&text, "no answer, trying again:", err)
+		}
+		width, height, err := term.GetSize(out)
+		if err != nil {
+			return fmt.Errorf("find the size of the terminal: %w", err)
+		}
+		const clear = "\x1b[H\x1b[2J"
+		fmt.Print(clear + top.Fit(text.String(), width, height))
+		if !retry.Sleep(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// print prints the present state.
+func (c topCmd) print(ctx context.Context, w io.Writer) error {
+	var s top.Snapshot
+	if err := c.remote.get(ctx, "snapshot", &s); err != nil {
 		return err
 	}
-	if c.Once || !term.IsTerminal(int(os.Stdout.Fd())) {
-		return top.Print(os.Stdout, first, c.Sort, c.Filter)
-	}
-	return top.Show(ctx, top.Options{Ask: ask, Sort: c.Sort, Filter: c.Filter})
+	return top.Print(w, &s, c.Sort, c.Filter)
 }

@@ -2,13 +2,9 @@ package top
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
-
-	"github.com/gdamore/tcell/v2"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
@@ -31,13 +27,15 @@ func TestPrint(t *testing.T) {
 	check.NoError(t, Print(&out, snapshot(t), "queued", ""))
 	for _, want := range []string{
 		"NOT HEALTHY", "classic mode", "! pings: no broker", "3 in flight, 8 queued for a GPU, 2 flows, 2 containers, 7 behind in Kafka, policy mqfq-sticky",
-		"1/2 tokens  [##########..........] 8.0 GB of 16 GB   25% busy", "LOST: Xid 79",
+		"GPU 0 (A100)", "1/2 tokens  [##########..........] 8.0 GB of 16 GB   25% busy", "GPU 1 (simulated)", "LOST: Xid 79",
+		"FUNCTION  STATE      QUEUED  RUNNING  LEAD    CALLS  FAILED  WAIT P50  WAIT P95  ALL P95",
 		"ns/b      throttled  4       1        1.50 s  9      2       10 ms     2.00 s    2.50 s",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
+	check.Lacks(t, out.String(), "ns/ns")
 }
 
 // In scheduler mode a line shows pulled activations and ordered creations.
@@ -71,61 +69,17 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// seen returns the text of a screen.
-func seen(s tcell.Screen) string {
-	width, height := s.Size()
-	var b strings.Builder
-	for y := range height {
-		b.WriteByte('\n')
-		for x := range width {
-			r, _, _, _ := s.GetContent(x, y)
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// TestScreen opens the screen on a simulated terminal, and presses its keys.
-func TestScreen(t *testing.T) {
-	s := tcell.NewSimulationScreen("UTF-8")
-	drawn := make(chan string, 1000) // more drawings than the test causes
-	asked := 0
-	ask := func(context.Context) (*Snapshot, error) {
-		if asked++; asked == 1 {
-			return nil, errors.New("connection refused")
-		}
-		return snapshot(t), nil
-	}
-	done := make(chan error, 1)
-	go func() {
-		done <- Show(t.Context(), Options{Ask: ask, Sort: "queued", Screen: s, Drawn: func(s tcell.Screen) { drawn <- seen(s) }})
-	}()
-	until := func(want string) string {
-		t.Helper()
-		for {
-			select {
-			case text := <-drawn:
-				if strings.Contains(text, want) {
-					return text
-				}
-			case err := <-done:
-				t.Fatalf("ended without %q: %v", want, err)
-			}
-		}
-	}
-	until("connection refused")
-	until("ns/cpu")
-	s.SetSize(60, 20)
-	small := until("by queued: s sort, p pause, q quit, / filter:")
-	for _, want := range []string{"GPU 0 (A100)      1/2 tokens 8.0 GB of 16 GB   25% busy", "GPU 1 (simulated)", "FUNCTION", "throttled", "     9  2.50 s"} {
-		check.Contains(t, small, want)
-	}
-	check.Lacks(t, small, "ns/ns")
-	s.SetSize(120, 40)
-	s.InjectKey(tcell.KeyRune, 's', 0)
-	until("sorted by running")
-	s.InjectKey(tcell.KeyRune, 'q', 0)
-	if err := <-done; err != nil {
-		t.Error(err)
+// Fit shows the first lines, and the first columns of each.
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		text          string
+		width, height int
+		want          string
+	}{
+		{"invoker0\nns/é  9\nlast\n", 4, 3, "invo\nns/é\n"},
+		{"invoker0\nns/a\n", 80, 24, "invoker0\nns/a\n"},
+		{"invoker0\nns/a\n", 80, 1, "invoker0\n"},
+	} {
+		check.Equal(t, Fit(c.text, c.width, c.height), c.want)
 	}
 }

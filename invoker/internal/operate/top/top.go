@@ -1,6 +1,5 @@
-// Package top shows an invoker in a terminal, from the same snapshot as the console. While
-// the screen is open, a goroutine asks for a snapshot each second. The package is
-// read-only.
+// Package top prints the state of an invoker as a table, from the same snapshot as the
+// console.
 package top
 
 import (
@@ -130,11 +129,8 @@ func arrange(all map[string]*Row, by, filter string) (out []*Row) {
 	return out
 }
 
-// wide is the width of a terminal on which no line is shortened.
-const wide = 100
-
-// head returns the lines above the functions, for a terminal of so many columns.
-func head(s *Snapshot, width int) []string {
+// head returns the lines above the functions.
+func head(s *Snapshot) []string {
 	health := "healthy"
 	if !s.Status.Healthy {
 		health = "NOT HEALTHY"
@@ -168,13 +164,13 @@ func head(s *Snapshot, width int) []string {
 			p.Pulled, p.Slots.Pulled, p.Fetching, p.Slots.WaitingCreations, refused))
 	}
 	for _, d := range w.Devices {
-		lines = append(lines, d.line(width))
+		lines = append(lines, d.line())
 	}
 	return lines
 }
 
-// line describes the device in at most width columns, if the width is 60 or more.
-func (d Device) line(width int) string {
+// line describes the device.
+func (d Device) line() string {
 	name := explain.DeviceName(d.Device, d.Simulated)
 	if d.Lost != "" {
 		return fmt.Sprintf("%-24s  LOST: %s", name, d.Lost)
@@ -187,12 +183,6 @@ func (d Device) line(width int) string {
 	if d.Memory > 0 {
 		part = float64(d.Used) / float64(d.Memory)
 	}
-	if width < wide {
-		if len(name) > 17 {
-			name = name[:16] + "~"
-		}
-		return fmt.Sprintf("%-17s %d/%d tokens %s of %s%s", name, d.InFlight, d.Tokens, explain.Bytes(d.Used), explain.Bytes(d.Memory), busy)
-	}
 	return fmt.Sprintf("%-24s  %d/%d tokens  [%s] %s of %s%s", name, d.InFlight, d.Tokens,
 		bar(part, 20), explain.Bytes(d.Used), explain.Bytes(d.Memory), busy)
 }
@@ -204,37 +194,14 @@ func bar(part float64, width int) string {
 
 // Print writes a snapshot as plain text.
 func Print(w io.Writer, s *Snapshot, by, filter string) error {
-	fmt.Fprintf(w, "%s\n\n", strings.Join(head(s, wide), "\n"))
+	fmt.Fprintf(w, "%s\n\n", strings.Join(head(s), "\n"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ToUpper(strings.Join(append([]string{"function"}, titles(columns)...), "\t")))
+	fmt.Fprintln(t, "FUNCTION\tSTATE\tQUEUED\tRUNNING\tLEAD\tCALLS\tFAILED\tWAIT P50\tWAIT P95\tALL P95")
 	for _, r := range arrange(rows(s), by, filter) {
-		cells := []string{r.Name}
-		for _, c := range columns {
-			cells = append(cells, c.text(r))
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Name, cmp.Or(r.State, "-"), r.Queued, r.Running,
+			explain.Short(max(0, r.Lead)), r.Calls, r.Failed, milliseconds(r.WaitP50), milliseconds(r.WaitP95), milliseconds(r.AllP95))
 	}
 	return t.Flush()
-}
-
-// column is one column of the table, beside the function's name.
-type column struct {
-	title string
-	width int // of the longest usual text
-	rank  int // order of importance; a narrow terminal leaves out the last ones
-	text  func(*Row) string
-}
-
-var columns = []column{
-	{"state", 9, 3, func(r *Row) string { return cmp.Or(r.State, "-") }},
-	{"queued", 6, 1, func(r *Row) string { return fmt.Sprint(r.Queued) }},
-	{"running", 7, 2, func(r *Row) string { return fmt.Sprint(r.Running) }},
-	{"lead", 7, 7, func(r *Row) string { return explain.Short(max(0, r.Lead)) }},
-	{"calls", 6, 4, func(r *Row) string { return fmt.Sprint(r.Calls) }},
-	{"failed", 6, 6, func(r *Row) string { return fmt.Sprint(r.Failed) }},
-	{"wait p50", 8, 9, func(r *Row) string { return milliseconds(r.WaitP50) }},
-	{"wait p95", 8, 8, func(r *Row) string { return milliseconds(r.WaitP95) }},
-	{"all p95", 8, 5, func(r *Row) string { return milliseconds(r.AllP95) }},
 }
 
 func milliseconds(x float64) string {
@@ -244,27 +211,15 @@ func milliseconds(x float64) string {
 	return explain.Short(time.Duration(x * float64(time.Millisecond)))
 }
 
-// leastName is the width that a function's name keeps, however narrow the terminal is.
-const leastName = 19
-
-// fitting returns the columns for a terminal of some width, and the width that is left
-// for the names.
-func fitting(width int) (shown []column, name int) {
-	left := width - leastName
-	byRank := slices.SortedFunc(slices.Values(columns), func(a, b column) int { return a.rank - b.rank })
-	least := 0 // the lowest rank that does not fit
-	for _, c := range byRank {
-		if left -= c.width + 1; left < 0 {
-			least = c.rank
-			break
+// Fit cuts a text to the size of a terminal, and leaves its last line free for the cursor.
+// The first lines remain.
+func Fit(text string, width, height int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	lines = lines[:min(len(lines), max(1, height-1))]
+	for i, line := range lines {
+		if r := []rune(line); len(r) > width {
+			lines[i] = string(r[:width])
 		}
 	}
-	name = width
-	for _, c := range columns {
-		if least == 0 || c.rank < least {
-			shown = append(shown, c)
-			name -= c.width + 1
-		}
-	}
-	return shown, name
+	return strings.Join(lines, "\n") + "\n"
 }
