@@ -196,7 +196,7 @@ func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
 	d.saveFallbacks()
 	if may {
 		d.log.Warn("the libraries of an action do not work with managed GPU memory: it is only counted from now on",
-			"action", action, keyContainer, ctr.name, "reason", why, "undo", "gpuwhisk fallbacks --clear "+action)
+			"action", action, keyContainer, ctr.name, "reason", why, "undo", "DELETE /fallbacks?action="+action)
 	} else {
 		d.log.Warn("the libraries of an action do not work with managed GPU memory, and whisk.gpu.shim.modes does not allow count",
 			"action", action, keyContainer, ctr.name, "reason", why)
@@ -221,7 +221,7 @@ func (d *dispatcher) suspect(ctr *actionContainer, why string) bool {
 			"action", action, keyContainer, ctr.name, "reason", why)
 	case g.Fallbacks.Add(action, why, true):
 		d.log.Warn("a kernel of an action failed, maybe because its GPU memory can be moved: its next container only counts it",
-			"action", action, keyContainer, ctr.name, "reason", why, "undo", "gpuwhisk fallbacks --clear "+action)
+			"action", action, keyContainer, ctr.name, "reason", why, "undo", "DELETE /fallbacks?action="+action)
 	default:
 		_, fell := g.Fallbacks.Reason(action)
 		return fell

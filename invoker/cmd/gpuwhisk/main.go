@@ -26,7 +26,6 @@ type cli struct {
 	Standalone standaloneCmd `cmd:"" help:"Run a small OpenWhisk in one process, for development."`
 	Demo       demoCmd       `cmd:"" help:"Compare fcfs and fair queueing on a simulated GPU, in about a minute."`
 	Top        topCmd        `cmd:"" help:"Watch an invoker in the terminal: devices, functions, last activations."`
-	Fallbacks  fallbacksCmd  `cmd:"" help:"List or clear the actions whose GPU memory is counted but not moved, because their libraries fail otherwise."`
 	Explain    explainCmd    `cmd:"" help:"Explain an activation: why it waited, how it started, how it ended."`
 	Load       loadCmd       `cmd:"" help:"Call actions of a live OpenWhisk at a rate or from a trace, and report the latencies."`
 	New        newCmd        `cmd:"" help:"Create a GPU function to start from, with its test, and print the next steps."`

@@ -169,9 +169,9 @@ func checkFallbacks(s *snapshot) []Finding {
 			named = append(named, fmt.Sprintf("%s (%s)", one.Action, one.Reason))
 		}
 		if len(list) > most {
-			named = append(named, "and others (gpuwhisk fallbacks)")
+			named = append(named, "and others (GET /fallbacks)")
 		}
-		return warn("give the action libraries that work with managed memory, or set the annotation gpu: {\"shim\": \"count\"}; gpuwhisk fallbacks --clear ACTION moves its memory again",
+		return warn("give the action libraries that work with managed memory, or set the annotation gpu: {\"shim\": \"count\"}; DELETE /fallbacks?action=ACTION at the admin port moves its memory again",
 			"memory of %d actions is counted but not moved: %s", len(list), strings.Join(named, "; "))
 	})
 }

@@ -224,8 +224,8 @@ func TestFallbacks(t *testing.T) {
 	}
 	six := "[" + strings.TrimSuffix(strings.Repeat(`{"action":"guest/f","reason":"why"},`, 6), ",") + "]"
 	runTrials(t, []trial{
-		{"one", remember(`[{"action":"guest/f","reason":"a kernel failed"}]`), "GPU/fallbacks", Warn, "1 actions is counted but not moved: guest/f (a kernel failed)", "--clear"},
-		{"many", remember(six), "GPU/fallbacks", Warn, "6 actions", "--clear"},
+		{"one", remember(`[{"action":"guest/f","reason":"a kernel failed"}]`), "GPU/fallbacks", Warn, "1 actions is counted but not moved: guest/f (a kernel failed)", "DELETE /fallbacks"},
+		{"many", remember(six), "GPU/fallbacks", Warn, "6 actions", "DELETE /fallbacks"},
 		{"broken", remember(`{`), "GPU/fallbacks", Warn, "gpu-fallbacks.json", "read it"},
 	})
 }
