@@ -35,7 +35,6 @@ const leastMax = size(256 << 20)
 // standaloneCmd runs a small OpenWhisk in one process.
 type standaloneCmd struct {
 	Port      int      `default:"3233" help:"Port of the REST API on the loopback interface; 0: any free port."`
-	CORS      []string `name:"cors" placeholder:"ORIGIN" help:"Let web pages of this origin use the API, such as http://localhost:5173; repeatable. Pages of other origins cannot."`
 	Data      string   `placeholder:"DIR" type:"path" help:"Where actions, records and queued work are kept (~/.gpuwhisk)."`
 	Runtime   string   `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
 	GPUs      int      `name:"gpus" default:"1" help:"Number of simulated GPUs."`
@@ -251,7 +250,7 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, error) {
 	bounds := set.Limits.Bounds()
 	o := standalone.Options{
 		Devices: c.Devices, FakeDriver: c.FakeGPU, Shim: c.Shim,
-		Port: c.Port, Origins: c.CORS, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
+		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
 		Version: version, Log: log, Bounds: &bounds, Network: set.Containers.Network,
 		Extra: withPrefix(os.Environ(), "OTEL_", "CONFIG_whisk_"), // OTEL_ variables configure traces

@@ -114,11 +114,7 @@ func (s *Standalone) serveAPI(ctx context.Context, db *couchdb.Client, m *activa
 		bounds.MemoryMB.Max = max(bounds.MemoryMB.Min, int(most/activation.MB))
 	}
 	handler := rest.New(rest.Config{Controller: s.controller, DB: db, Manifest: m, Bounds: bounds, Build: s.opts.Version, Log: s.log})
-	guarded, err := rest.Guard(s.withConsole(handler), s.opts.Origins)
-	if err != nil {
-		return fmt.Errorf("--cors: %w", err)
-	}
-	addr, server, err := s.serve("API", s.opts.Port, guarded)
+	addr, server, err := s.serve("API", s.opts.Port, rest.Guard(s.withConsole(handler)))
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func TestAnswersHaveTheShapeOfTheController(t *testing.T) {
 	d.anonymous().equals("GET", "/ping", "", 200, "pong")
 	d.anonymous().equals("GET", "/invokers", "", 200, `{"invoker0/standalone":"up"}`)
 	d.anonymous().equals("GET", "/invokers/ready", "", 200, `{"healthy":"1/1"}`)
-	d.anonymous().contains("OPTIONS", actions+"hello", "", 200, "")
+	d.anonymous().contains("OPTIONS", actions+"hello", "", 405, "HTTP method not allowed")
 	root := d.anonymous().do("GET", "/", "")
 	check.Contains(t, root.body, `"runtimes":{"native":[`)
 	check.Contains(t, root.body, `"sequence_length":50`)

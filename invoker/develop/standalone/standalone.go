@@ -38,10 +38,9 @@ type StartInvoker func(ctx context.Context, environ, args []string) (wait func()
 // Options configures a standalone OpenWhisk. The comment of a field names the meaning of
 // its zero value.
 type Options struct {
-	Port    int      // of the REST API; 0: any free port
-	Origins []string // of web pages that may use the API; empty: no page may
-	Data    string   // directory of all persistent data; required
-	Runtime string   // docker, process or auto; empty: auto
+	Port    int    // of the REST API; 0: any free port
+	Data    string // directory of all persistent data; required
+	Runtime string // docker, process or auto; empty: auto
 
 	GPUs int // simulated devices
 	// Devices are real GPUs instead of simulated ones: "auto", or a list of UUIDs and

@@ -9,7 +9,6 @@
 package rest
 
 import (
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -122,12 +121,6 @@ type request struct {
 	err     error                // the first fault of body and parameters
 }
 
-// Headers of cross-origin requests, as the controller sets them.
-const (
-	allowedHeaders = "Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent"
-	apiMethods     = "GET, DELETE, POST, PUT, HEAD"
-)
-
 // transactionHeader carries the name of a transaction, in and out.
 const transactionHeader = "X-Request-ID"
 
@@ -193,18 +186,9 @@ func authorized(route func(*request) error) func(*request) error {
 
 // unserved answers for a route that may exist elsewhere, but not here.
 func (r *request) unserved() error {
-	return r.orOptions(http.StatusNotImplemented, fmt.Sprintf("The resource '%s' is not supported here, by gpuwhisk standalone.", r.URL.Path))
+	return entity.Refuse(http.StatusNotImplemented, "The resource '%s' is not supported here, by gpuwhisk standalone.", r.URL.Path)
 }
 
 func (r *request) notAllowed() error {
-	return r.orOptions(http.StatusMethodNotAllowed, "HTTP method not allowed, supported methods: GET, PUT, POST, DELETE")
-}
-
-// orOptions refuses all but a question for the methods of the API.
-func (r *request) orOptions(status int, text string) error {
-	if r.Method == http.MethodOptions && strings.HasPrefix(r.URL.Path, "/api/v1") {
-		r.w.Header().Set("Content-Length", "0")
-		return nil
-	}
-	return entity.Refuse(status, "%s", text)
+	return entity.Refuse(http.StatusMethodNotAllowed, "HTTP method not allowed, supported methods: GET, PUT, POST, DELETE")
 }
