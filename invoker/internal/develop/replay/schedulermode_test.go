@@ -22,7 +22,7 @@ import (
 // TestSchedulerMode is the list by which an invoker is accepted in OpenWhisk's
 // scheduler mode, with the program as it ships. What other tests hold:
 //
-//	paused containers that go, or are kept    slot.TestPausedSlotIsKeptAsItsNamespaceWishes
+//	paused containers that go, or are kept    slot.TestSlotScripts
 //	several runs in a container               assembly.TestSchedulerModeRunsSeveralInAContainer
 //	an image that is not there                TestKills, under load with idle containers
 //	an update under load                      assembly.TestSchedulerModeUpdateUnderLoad

@@ -2,7 +2,6 @@ package slot
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ type fixture struct {
 	t    *Table
 	now  time.Duration
 	made int
+	last Creation
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -46,74 +46,9 @@ func (f *fixture) create(name string, change ...func(*Creation)) Creation {
 	for _, do := range change {
 		do(&c)
 	}
+	f.last = c
 	f.t.Create(f.now, c)
 	return c
-}
-
-// want compares the orders that came with those expected, as text.
-func (f *fixture) want(orders ...string) {
-	f.Helper()
-	var got []string
-	for _, o := range f.t.Orders() {
-		got = append(got, describe(o))
-	}
-	if !slices.Equal(got, orders) {
-		f.Fatalf("orders %q, want %q", got, orders)
-	}
-	if err := f.t.check(); err != nil {
-		f.Fatal(err)
-	}
-}
-
-func describe(o Order) string {
-	text := o.Do.String()
-	switch o.Do {
-	case Put, Delete:
-		text += " " + o.Key.String()
-	case Ack:
-		if o.Error != "" {
-			text += " " + string(o.Error)
-		}
-	case Fetch:
-		if o.Warmed {
-			text += " warmed"
-		}
-		if o.Ended {
-			text += " " + o.Last.String()
-		}
-	}
-	return text
-}
-
-// opened is a slot that has run once, and fetches.
-func (f *fixture) opened(change ...func(*Creation)) ID {
-	f.Helper()
-	f.create("a", change...)
-	id := f.t.slots[len(f.t.slots)-1].id
-	f.want("acquire")
-	f.t.Acquired(f.now, id, false)
-	f.want("put existing")
-	f.t.Stored(f.now, id, Existing)
-	f.want("fetch", "ack")
-	f.t.Pulled(f.now, id, 0, Keep{})
-	f.want()
-	f.t.Ended(f.now, id, time.Second, true, true)
-	return id
-}
-
-// paused is a slot that was paused after that.
-func (f *fixture) paused() ID {
-	f.Helper()
-	id := f.opened()
-	f.want("fetch warmed 1s")
-	f.now += grace
-	f.t.Missed(f.now, id, Empty)
-	f.want("leave", "pause")
-	f.t.Paused(f.now, id, true)
-	f.want("put warmed")
-	f.t.Stored(f.now, id, Warmed)
-	f.want("delete existing")
-	return id
 }
 
 // check asserts the invariants.
