@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -29,7 +30,7 @@ type Activation struct {
 	end       End     // from Resulted on
 	persisted Version // the newest version of the end in the journal
 	since     time.Duration
-	index     int // in Table.unsafe, or -1
+	listed    *list.Element // in Table.unsafe, or nil
 }
 
 // stage is how far an activation has come.
@@ -57,7 +58,7 @@ func (a *Activation) Begun() bool { return a.begun }
 func (a *Activation) finished() bool { return a.stage >= filed && a.stage != passing }
 
 // Unsafe reports whether the activation has ended while an ack or its record may be lost.
-func (a *Activation) Unsafe() bool { return a.index >= 0 }
+func (a *Activation) Unsafe() bool { return a.listed != nil }
 
 // offers reports whether a pass needs an entry of its own. If an earlier process had begun
 // to run the activation, the journal says that already.

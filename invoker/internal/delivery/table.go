@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -30,7 +31,7 @@ type Table struct {
 	// fetched has the activations that schedulers handed out.
 	fetched map[activation.ID]bool
 	// unsafe lists the activations that have ended while an ack or the record may be lost.
-	unsafe []*Activation
+	unsafe list.List
 	orders []Order // of the present call
 }
 
@@ -53,7 +54,7 @@ func (t *Table) Unfetch(id activation.ID) { delete(t.fetched, id) }
 // Deliver accepts a message for which the caller has reserved a permit. If an earlier process
 // has completed the activation, the caller reports Skipped next.
 func (t *Table) Deliver(m Arrival) *Activation {
-	a := &Activation{Arrival: m, index: -1}
+	a := &Activation{Arrival: m}
 	t.taken++
 	if m.Fetched {
 		t.fetched[m.ID] = true
@@ -134,7 +135,7 @@ func (t *Table) result(now time.Duration, a *Activation, e End) {
 	}
 	a.stage, a.end = resulted, e
 	t.show(now, a)
-	t.send(SendResult, a)
+	t.order(SendResult, a)
 }
 
 // answer sends the end to the controller and to the readers of events.
@@ -145,18 +146,14 @@ func (t *Table) answer(now time.Duration, a *Activation, e End) {
 	before := a.stage
 	a.stage, a.end = answered, e
 	a.store = e.Store && !e.Silent
-	if before == resulted {
-		t.list(now, a) // the journal has the result, which is the end
-	} else {
-		t.show(now, a)
-	}
+	t.show(now, a)
 	if t.cfg.Events && !e.Silent && !e.Repeated {
 		t.order(SendEvent, a)
 	}
 	if before == resulted || !a.Blocking && !e.Combined {
-		t.send(SendCompletion, a)
+		t.order(SendCompletion, a)
 	} else {
-		t.send(SendCombined, a)
+		t.order(SendCombined, a)
 	}
 	t.order(Report, a)
 }
@@ -170,10 +167,13 @@ func (t *Table) file(now time.Duration, a *Activation, e End) {
 	}
 	a.stage, a.end = filed, e
 	if a.store {
-		a.unstored = true
 		t.order(Store, a)
 	}
-	a.dropLogs()
+	if (e.Document != nil || !a.store) && len(e.Record.Logs) > 0 { // the lines are in the document, or not stored
+		short := *e.Record
+		short.Logs = nil
+		a.end.Record = &short
+	}
 	t.settleIfSafe(a)
 	t.release(a)
 }
@@ -231,7 +231,10 @@ func (t *Table) settleIfSafe(a *Activation) {
 
 func (t *Table) settle(a *Activation, final stage) {
 	a.stage = final
-	t.unlist(a)
+	if a.listed != nil {
+		t.unsafe.Remove(a.listed)
+		a.listed = nil
+	}
 	if a.Fetched {
 		delete(t.fetched, a.ID)
 	}
@@ -245,36 +248,20 @@ func (t *Table) settle(a *Activation, final stage) {
 	t.order(Commit, a)
 }
 
-// list lists an end that may be lost, unless the next process does not get the activation
-// or comes to the same end by itself.
-func (t *Table) list(now time.Duration, a *Activation) {
+// show lists an end that others are about to get, unless the next process does not get the
+// activation or comes to the same end by itself. The journal gets the end first if a caller
+// waits for the result or user events have a reader, because the next process must not send
+// another end. An end whose result was shown before is in the journal already.
+func (t *Table) show(now time.Duration, a *Activation) {
 	if !a.Journaled || a.end.Silent {
 		return
 	}
 	a.since = now
-	if a.index < 0 {
-		a.index = len(t.unsafe)
-		t.unsafe = append(t.unsafe, a)
-	}
-}
-
-func (t *Table) unlist(a *Activation) {
-	if a.index < 0 {
+	if a.listed != nil {
 		return
 	}
-	last := t.unsafe[len(t.unsafe)-1]
-	t.unsafe[a.index], last.index = last, a.index
-	t.unsafe[len(t.unsafe)-1] = nil
-	t.unsafe = t.unsafe[:len(t.unsafe)-1]
-	a.index = -1
-}
-
-// show lists an end that others are about to get. The journal gets the end first if a caller
-// waits for the result or user events have a reader, because the next process must not send
-// another end.
-func (t *Table) show(now time.Duration, a *Activation) {
-	t.list(now, a)
-	if a.index >= 0 && (a.Blocking || t.cfg.Events) && !a.end.Repeated {
+	a.listed = t.unsafe.PushBack(a)
+	if (a.Blocking || t.cfg.Events) && !a.end.Repeated {
 		t.order(AppendEnd, a)
 	}
 }
@@ -282,7 +269,8 @@ func (t *Table) show(now time.Duration, a *Activation) {
 // Tick returns orders for the ends that the journal should have by now and does not have.
 func (t *Table) Tick(now time.Duration) []Order {
 	t.orders = nil
-	for _, a := range t.unsafe {
+	for e := t.unsafe.Front(); e != nil; e = e.Next() {
+		a := e.Value.(*Activation)
 		waited := now - a.since
 		if waited >= recordTime || waited >= ackTime && a.unsent > 0 {
 			t.persistOnce(a)
@@ -295,8 +283,8 @@ func (t *Table) Tick(now time.Duration) []Order {
 // The caller calls it when nothing more is sent.
 func (t *Table) Stop() []Order {
 	t.orders = nil
-	for _, a := range t.unsafe {
-		t.persistOnce(a)
+	for e := t.unsafe.Front(); e != nil; e = e.Next() {
+		t.persistOnce(e.Value.(*Activation))
 	}
 	return t.orders
 }
@@ -307,23 +295,17 @@ func (t *Table) persistOnce(a *Activation) {
 	}
 }
 
-func (t *Table) send(k OrderKind, a *Activation) {
-	a.unsent++
-	t.order(k, a)
-}
-
+// order adds an order. It counts the messages and the record whose arrival the caller
+// reports.
 func (t *Table) order(k OrderKind, a *Activation) {
+	switch k {
+	case SendResult, SendCompletion, SendCombined:
+		a.unsent++
+	case Store:
+		a.unstored = true
+	}
 	if t.orders == nil {
 		t.orders = make([]Order, 0, 4)
 	}
 	t.orders = append(t.orders, Order{Do: k, Activation: a, End: a.end, Version: Version(a.stage)})
-}
-
-// dropLogs drops the log lines if the encoded document has them, or if no record is stored.
-func (a *Activation) dropLogs() {
-	if (a.end.Document != nil || !a.store) && len(a.end.Record.Logs) > 0 {
-		short := *a.end.Record
-		short.Logs = nil
-		a.end.Record = &short
-	}
 }

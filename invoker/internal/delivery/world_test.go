@@ -405,12 +405,13 @@ func (w *world) checkTable() error {
 	}
 	t := w.table
 	n, bytes := t.Backlog()
-	if t.common != common || t.Unfinished() != taken || n != gpu || (bytes == 0) != (gpu == 0) || len(t.unsafe) != unsafe {
-		return fmt.Errorf("permits %d, %d, %d and %d ends; want %d, %d, %d and %d", t.common, t.Unfinished(), n, len(t.unsafe), common, taken, gpu, unsafe)
+	if t.common != common || t.Unfinished() != taken || n != gpu || (bytes == 0) != (gpu == 0) || t.unsafe.Len() != unsafe {
+		return fmt.Errorf("permits %d, %d, %d and %d ends; want %d, %d, %d and %d", t.common, t.Unfinished(), n, t.unsafe.Len(), common, taken, gpu, unsafe)
 	}
-	for i, a := range t.unsafe {
-		if a.index != i || a.stage < resulted || a.stage > filed {
-			return fmt.Errorf("activation %s is at %d of the unsafe ends, stage %d", a.ID, a.index, a.stage)
+	for e := t.unsafe.Front(); e != nil; e = e.Next() {
+		a := e.Value.(*Activation)
+		if a.listed != e || a.stage < resulted || a.stage > filed {
+			return fmt.Errorf("activation %s is in the list of unsafe ends, stage %d", a.ID, a.stage)
 		}
 	}
 	return nil
