@@ -114,14 +114,6 @@ type offsetCommit struct {
 	changes  uint64 // of the partition that this commits
 }
 
-// commit returns the present offset and its metadata, in at most chars characters. It does
-// not send them.
-func (p *partition) commit(chars int) offsetCommit {
-	c := offsetCommit{offset: p.offset(), changes: p.changes}
-	c.metadata, _ = p.metadata(chars).encode(c.offset, chars)
-	return c
-}
-
 // send writes the group's offsets from outside the group, which a broker takes only
 // while the group has no member.
 //

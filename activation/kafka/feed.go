@@ -30,6 +30,9 @@ type FeedConfig struct {
 	// there are more completions than the metadata of a commit can name. Without a journal the
 	// feed stops reading at that point.
 	Journaled bool
+	// Committed, when not nil, is called after a commit that moved the offset of a partition:
+	// messages below the offset are not delivered again. It must not block for long.
+	Committed func(partition int32, below int64)
 	// Raw makes Next deliver each message without decoding it.
 	Raw bool
 }
@@ -270,7 +273,9 @@ func (f *Feed) uncommitted() map[*partition]offsetCommit {
 		if !p.located || p.committed == p.changes {
 			continue
 		}
-		all[p] = p.commit(f.metadataChars)
+		c := offsetCommit{offset: p.offset(), changes: p.changes}
+		c.metadata, _ = p.metadata(f.metadataChars).encode(c.offset, f.metadataChars)
+		all[p] = c
 	}
 	return all
 }
@@ -278,9 +283,15 @@ func (f *Feed) uncommitted() map[*partition]offsetCommit {
 // setCommitted records the values that the broker has stored.
 func (f *Feed) setCommitted(all map[*partition]offsetCommit) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	for p, c := range all {
+		if f.cfg.Committed == nil || p.confirmed == c.offset {
+			delete(all, p)
+		}
 		p.confirmed, p.committed = c.offset, c.changes
+	}
+	f.mu.Unlock()
+	for p, c := range all {
+		f.cfg.Committed(p.index, c.offset)
 	}
 }
 

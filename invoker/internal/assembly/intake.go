@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/admin"
@@ -37,8 +36,6 @@ type intake interface {
 	// pool returns a function that describes the containers as OpenWhisk's invoker of the mode
 	// does. It is nil if that invoker has no such page.
 	pool() func(ctx context.Context) (any, int, error)
-	// covered makes the journal forget completed activations that are not delivered again.
-	covered(j *journal.Journal)
 }
 
 // announce lets work come and reports that the invoker is ready.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
-	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/delivery"
 )
@@ -15,35 +14,7 @@ func (a *assembly) journal() invoker.Journal {
 	if a.state.journal == nil {
 		return nil
 	}
-	return &forgetfulJournal{Journal: a.state.journal, covered: a.intake.covered}
-}
-
-// forgetfulJournal writes to the journal and makes it forget activations that Kafka will not
-// deliver again.
-type forgetfulJournal struct {
-	*journal.Journal
-	covered   func(*journal.Journal)
-	completed atomic.Int64
-}
-
-// forgetEvery is the number of completions after which the journal gets the committed offsets.
-// The journal holds at most this many activations more than necessary.
-const forgetEvery = 1000
-
-// Completed writes that an activation is completed, and makes the journal forget old ones now
-// and then.
-func (a *forgetfulJournal) Completed(id activation.ID) {
-	a.Journal.Completed(id)
-	if a.completed.Add(1)%forgetEvery == 0 {
-		a.covered(a.Journal)
-	}
-}
-
-func (a *classic) covered(j *journal.Journal) {
-	stats := a.feed.Stats()
-	for _, p := range append(stats.Partitions, kafka.PartitionStats{Committed: stats.Committed}) {
-		j.ForgetBelow(int(p.Partition), func(offset int64) bool { return offset < p.Committed })
-	}
+	return &pullJournal{Journal: a.state.journal}
 }
 
 // recall reports a delivered message to the journal and adds the journal's history to the
@@ -59,9 +30,23 @@ func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	return true
 }
 
+// pullJournal also journals the activations that schedulers hand out.
+type pullJournal struct {
+	*journal.Journal
+	fetched atomic.Int64
+}
+
+// forgetEvery is the number of fetches after which the journal forgets the completed
+// activations, because no scheduler hands them out again so late. It holds at most this many
+// more than necessary.
+const forgetEvery = 1000
+
 // AppendFetched stores a fetched message. The time of the fetch takes the place of an offset,
 // so the next process runs fetched activations in the order of the fetches.
-func (a *forgetfulJournal) AppendFetched(id activation.ID, message []byte) (delivery.History, bool, error) {
+func (a *pullJournal) AppendFetched(id activation.ID, message []byte) (delivery.History, bool, error) {
+	if a.fetched.Add(1)%forgetEvery == 0 {
+		a.ForgetBelow(pulledPartition, func(int64) bool { return true })
+	}
 	past := a.Delivered(id, pulledPartition, time.Now().UnixNano())
 	switch {
 	case past.DuplicateID || past.JournalOwned && past.State != journal.Completed:
@@ -72,29 +57,18 @@ func (a *forgetfulJournal) AppendFetched(id activation.ID, message []byte) (deli
 	return history(a.Journal, id, past), true, a.AppendMessage(id, message)
 }
 
-// history reads the journal's history of an activation.
+// history reads the journal's history of an activation. If the stored end cannot be read, the
+// activation counts as running.
 func history(j *journal.Journal, id activation.ID, past journal.History) delivery.History {
-	return delivery.History{
+	h := delivery.History{
 		Begun: past.State == journal.Started, Attempts: past.Crashes, Completed: past.State == journal.Completed,
-		Ended: ended(j, id, past),
 	}
-}
-
-// ended returns the record with which an earlier process ended an activation, or nil if there
-// is none. Some acks of that end, or the record, may not have been sent.
-func ended(j *journal.Journal, id activation.ID, past journal.History) *activation.Record {
-	if !past.Unacknowledged || past.State == journal.Completed {
-		return nil
+	if past.Unacknowledged && !h.Completed {
+		if text, err := j.Result(id); err == nil {
+			h.Ended, _ = activation.DecodeRecord(text)
+		}
 	}
-	text, err := j.Result(id)
-	if err != nil {
-		return nil // it counts as an activation that was running
-	}
-	r, err := activation.DecodeRecord(text)
-	if err != nil {
-		return nil
-	}
-	return r
+	return h
 }
 
 // resumed returns the delivery of an activation that an earlier process left in the journal.

@@ -96,7 +96,7 @@ func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 			if disk == "away" {
 				check.NoError(t, os.Rename(dir, dir+"x"))
 			}
-			p := &forgetfulJournal{Journal: j}
+			p := &pullJournal{Journal: j}
 			id := activation.ID(strings.Repeat("a", 32))
 			keep := func() bool {
 				_, fresh, err := p.AppendFetched(id, []byte("message"))

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull"
 )
@@ -37,9 +36,3 @@ func (c creationAcks) Send(ctx context.Context, ack activation.ContainerCreation
 // pulledPartition is the partition of pulled activations in the journal. Kafka's partitions
 // have smaller numbers.
 const pulledPartition = math.MaxInt32
-
-// covered makes the journal forget all completed activations, because no scheduler sends a
-// pulled activation again.
-func (a *scheduled) covered(j *journal.Journal) {
-	j.ForgetBelow(pulledPartition, func(int64) bool { return true })
-}

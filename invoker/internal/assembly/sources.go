@@ -166,7 +166,14 @@ func (s *sources) close(ctx context.Context) error {
 
 // openSources opens the sources of activations.
 func (a *classic) openSources(topic string) hooks {
-	a.feed = a.messaging.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Journaled: a.state.journal != nil, Delay: a.observeDelay()})
+	cfg := kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()}
+	if j := a.state.journal; j != nil {
+		cfg.Journaled = true
+		cfg.Committed = func(partition int32, below int64) {
+			j.ForgetBelow(int(partition), func(offset int64) bool { return offset < below })
+		}
+	}
+	a.feed = a.messaging.cluster.NewFeed(cfg)
 	a.from = newSources(a.state.journal, a.Log, a.feed)
 	a.gpuHosts = newGPUHosts(a.instance.ID, a.c.GPU.ForwardInvokers())
 	return hooks{close: a.from.close, status: a.sourcesStatus, gauges: sourcesGauges}
