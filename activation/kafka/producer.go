@@ -81,7 +81,7 @@ func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 // message, else with the reason why the broker will never have it. sent must not block. If
 // Send returns an error, sent is not called.
 func (p *Producer) Send(ctx context.Context, topic string, value []byte, sent func(error)) error {
-	return p.send(ctx, topic, outgoing{value: value, sent: sent})
+	return p.enqueue(ctx, topic, outgoing{value: value, sent: sent}, true)
 }
 
 // SendAck sends an ack to a controller's topic. An ack that is too large is sent without its
@@ -92,19 +92,14 @@ func (p *Producer) SendAck(ctx context.Context, topic string, ack activation.Ack
 	if ack.Record != nil {
 		m.shorter = func() []byte { return ack.Shrink().Encode() }
 	}
-	return p.send(ctx, topic, m)
+	return p.enqueue(ctx, topic, m, true)
 }
 
 // TrySend adds a message to the queue of a topic unless the queue is full. It never blocks,
 // and returns false if the message was not added.
 func (p *Producer) TrySend(topic string, value []byte) bool {
-	err := p.enqueue(topic, outgoing{value: value}, func(s *topicSender, weight int64) error {
-		if !s.capacity.TryAcquire(weight) {
-			return errFull
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, ErrClosed) {
+	err := p.enqueue(context.Background(), topic, outgoing{value: value}, false)
+	if errors.Is(err, errFull) {
 		p.mu.Lock()
 		p.stats.Dropped++
 		p.mu.Unlock()
@@ -114,17 +109,9 @@ func (p *Producer) TrySend(topic string, value []byte) bool {
 
 var errFull = errors.New("the queue is full")
 
-func (p *Producer) send(ctx context.Context, topic string, m outgoing) error {
-	return p.enqueue(topic, m, func(s *topicSender, weight int64) error {
-		if err := s.capacity.Acquire(ctx, weight); err != nil {
-			return fmt.Errorf("wait for capacity to send to topic %s: %w", topic, err)
-		}
-		return nil
-	})
-}
-
-// enqueue puts a message into the queue of a topic when acquire returns.
-func (p *Producer) enqueue(topic string, m outgoing, acquire func(*topicSender, int64) error) error {
+// enqueue puts a message into the queue of a topic. If the queue is full, it waits until ctx
+// ends, or returns errFull if wait is false.
+func (p *Producer) enqueue(ctx context.Context, topic string, m outgoing, wait bool) error {
 	s, err := p.sender(topic)
 	if err != nil {
 		return err
@@ -132,7 +119,13 @@ func (p *Producer) enqueue(topic string, m outgoing, acquire func(*topicSender, 
 	// The weight is the message's size plus an estimate for its bookkeeping. A message larger
 	// than the capacity takes all of the capacity.
 	m.weight = min(int64(len(m.value))+256, p.cfg.QueueBytes)
-	err = acquire(s, m.weight)
+	if wait {
+		if err = s.capacity.Acquire(ctx, m.weight); err != nil {
+			err = fmt.Errorf("wait for capacity to send to topic %s: %w", topic, err)
+		}
+	} else if !s.capacity.TryAcquire(m.weight) {
+		err = errFull
+	}
 	m.time = time.Now()
 	p.mu.Lock()
 	if err == nil {

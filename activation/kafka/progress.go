@@ -97,16 +97,10 @@ func (p *progress) skipTo(offset int64) {
 	p.earlier = p.earlier[i:]
 }
 
-// isOpen reports whether an activation is still open. Otherwise it is completed, or its record
+// setMark sets the marks of an open activation. It is a no-op after the end, or if the record
 // is gone.
-func (p *progress) isOpen(o *openOffset) bool {
-	i, found := find(p.open, o.offset)
-	return found && p.open[i] == o
-}
-
-// setMark sets the marks of an open activation. It is a no-op after the end.
 func (p *progress) setMark(o *openOffset, mark, stopped uint8) {
-	if p.isOpen(o) {
+	if i, found := find(p.open, o.offset); found && p.open[i] == o {
 		o.mark, o.stopped = min(mark, maxMark), min(stopped, maxMark)
 		p.changes++
 	}
@@ -114,10 +108,10 @@ func (p *progress) setMark(o *openOffset, mark, stopped uint8) {
 
 // end records that an activation is completed, and reports whether that is news.
 func (p *progress) end(o *openOffset) bool {
-	if !p.isOpen(o) {
+	i, found := find(p.open, o.offset)
+	if !found || p.open[i] != o {
 		return false
 	}
-	i, _ := find(p.open, o.offset)
 	p.open = slices.Delete(p.open, i, i+1)
 	p.changes++
 	return true

@@ -116,7 +116,13 @@ const closingTries = 5
 func (s *topicSender) deliver(batch []outgoing) {
 	p := s.producer
 	for refusals := 0; len(batch) > 0; {
-		n, err := len(batch), s.attempt(batch)
+		n := len(batch)
+		// The first partition is the only one of the topics of controllers and invokers as
+		// OpenWhisk makes them.
+		_, err := s.client.connect(p.ctx, 0)
+		if err == nil {
+			err = s.client.send(p.ctx, 0, batch, callTimeout)
+		}
 		p.mu.Lock()
 		s.missing = code(err) == wire.UnknownTopicOrPartition
 		p.mu.Unlock()
@@ -145,15 +151,6 @@ func (s *topicSender) deliver(batch []outgoing) {
 		}
 		batch = batch[n:]
 	}
-}
-
-// attempt sends a batch to the first partition, which is the only one of the topics of
-// controllers and invokers as OpenWhisk makes them.
-func (s *topicSender) attempt(batch []outgoing) error {
-	if _, err := s.client.connect(s.producer.ctx, 0); err != nil {
-		return err
-	}
-	return s.client.send(s.producer.ctx, 0, batch, callTimeout)
 }
 
 // send writes messages to a partition. It waits only for the leader's ack, as the original
