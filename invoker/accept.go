@@ -192,7 +192,7 @@ func (iv *Invoker) forward(p *pending) {
 		return
 	}
 	m := *p.Message
-	m.Forwarded = &activation.Forwarded{Instance: iv.completer.sentTo(p), Hops: p.hops() + 1}
+	m.Forwarded = &activation.Forwarded{Instance: *p.sentTo, Hops: p.hops() + 1}
 	sent := func(err error) {
 		switch {
 		case err == nil:

@@ -56,7 +56,10 @@ func appError(text string) *ending { return refused(activation.StatusApplication
 
 // accept adds a message to the table. The caller has reserved a permit.
 func (c *completer) accept(d Delivery) *pending {
-	p := &pending{Delivery: d, completer: c, accepted: c.clock()}
+	p := &pending{Delivery: d, completer: c, accepted: c.clock(), sentTo: &c.instance}
+	if d.Forwarded != nil {
+		p.sentTo = &d.Forwarded.Instance
+	}
 	c.observe.accepted(p)
 	c.mu.Lock()
 	p.state = c.table.Deliver(delivery.Arrival{
@@ -177,14 +180,6 @@ func (c *completer) pass(p *pending) bool {
 		}
 	}
 	return false
-}
-
-// file ends a pending activation by its run. The record is complete.
-func (c *completer) file(p *pending, e delivery.End) {
-	if e.Store {
-		e.Document = e.Record.Document(c.wall().UnixMilli())
-	}
-	c.take(p, delivery.Event{Kind: delivery.Filed, End: e})
 }
 
 // end ends a pending activation that does not end by its run: it is refused, an earlier

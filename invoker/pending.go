@@ -17,6 +17,10 @@ type pending struct {
 	completer *completer
 	trace     explain.Trace // its steps so far, with the times of its run
 	accepted  time.Duration
+	// sentTo is the invoker to which the controller sent the message: this one, or the one that
+	// forwarded the message first. Every ack names it, because the controller counts the
+	// activation against its memory.
+	sentTo *activation.Instance
 
 	// The route, known from route on and fixed from then on.
 	action  *activation.Action // nil: it could not be fetched, or the caller's limits exclude it

@@ -24,19 +24,19 @@ const (
 )
 
 // span returns the start and the end in the record: the exchange that ran, preceded by the
-// time of init as if there had been no gap.
-func span(t *explain.Trace, now time.Time) (start, end time.Time) {
+// time of init as if there had been no gap. took is the time of the last exchange.
+func span(t *explain.Trace, now time.Time) (start, end time.Time, took time.Duration) {
 	switch {
 	case !t.RunStart.IsZero():
 		start = millis(t.RunStart)
 		if !t.InitStart.IsZero() {
 			start = start.Add(-initTime(t))
 		}
-		return start, millis(t.RunEnd)
+		return start, millis(t.RunEnd), t.RunEnd.Sub(t.RunStart)
 	case !t.InitStart.IsZero():
-		return millis(t.InitStart), millis(t.InitEnd)
+		return millis(t.InitStart), millis(t.InitEnd), t.InitEnd.Sub(t.InitStart)
 	}
-	return millis(now), millis(now)
+	return millis(now), millis(now), 0
 }
 
 func initTime(t *explain.Trace) time.Duration { return millis(t.InitEnd).Sub(millis(t.InitStart)) }
@@ -47,7 +47,7 @@ func millis(t time.Time) time.Time { return t.Truncate(time.Millisecond) }
 // order. If the action is not known, the record has no limits, no wait time and no duration.
 func (p *pending) record(r activation.Response, now time.Time) *activation.Record {
 	t := &p.trace
-	start, end := span(t, now)
+	start, end, took := span(t, now)
 	duration := end.UnixMilli() - start.UnixMilli()
 	rec := &activation.Record{
 		ActivationID: p.ActivationID, Namespace: p.User.Namespace.Name, Name: p.Action.Name, Subject: p.User.Subject,
@@ -79,22 +79,13 @@ func (p *pending) record(r activation.Response, now time.Time) *activation.Recor
 	annotations.AddText("path", details.Path)
 	annotations.AddNumber("waitTime", details.WaitTime)
 	annotations.AddText("kind", details.Kind)
-	t.TimedOut = timedOut(p.action, t)
+	t.TimedOut = took >= time.Duration(p.action.Limits.TimeoutMillis)*time.Millisecond // the last exchange took the whole limit
 	annotations.AddBool("timeout", t.TimedOut)
 	*annotations = append(*annotations, activation.Annotation{Key: "limits", Value: p.action.Limits.JSON()})
 	if !t.InitStart.IsZero() {
 		annotations.AddNumber("initTime", details.InitTime)
 	}
 	return rec
-}
-
-// timedOut reports whether the last exchange took the whole limit.
-func timedOut(a *activation.Action, t *explain.Trace) bool {
-	took := t.InitEnd.Sub(t.InitStart)
-	if !t.RunStart.IsZero() {
-		took = t.RunEnd.Sub(t.RunStart)
-	}
-	return took >= time.Duration(a.Limits.TimeoutMillis)*time.Millisecond
 }
 
 // StoreLevel says which responses get a record.

@@ -14,24 +14,14 @@ import (
 func (c *completer) completion(p *pending, o delivery.Order) activation.Ack {
 	failed := o.End.Record.Response.SystemError() && !o.End.Earlier
 	if o.Do == delivery.SendCompletion {
-		return activation.NewCompletion(p.TransID, p.ActivationID, failed, c.sentTo(p))
+		return activation.NewCompletion(p.TransID, p.ActivationID, failed, *p.sentTo)
 	}
-	ack := activation.NewCombined(p.TransID, o.End.Record, c.sentTo(p))
+	ack := activation.NewCombined(p.TransID, o.End.Record, *p.sentTo)
 	ack.SystemError = failed
 	if !p.Blocking || o.End.Silent {
 		return ack.Shrink()
 	}
 	return ack
-}
-
-// sentTo returns the invoker to which the controller sent the message. That is this invoker,
-// or the invoker that forwarded the message first. Every ack names this invoker, because the
-// controller counts the activation against its memory.
-func (c *completer) sentTo(p *pending) activation.Instance {
-	if p.Forwarded != nil {
-		return p.Forwarded.Instance
-	}
-	return c.instance
 }
 
 // ack sends an ack. After the end of flushing nothing is sent, and the activation is

@@ -206,21 +206,25 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	keep := response.StatusCode < activation.StatusDeveloperError
 	if r.lease != nil {
 		r.judgeStart(response)
-		w.concludeOnGPU(ctx, r, end, keep)
-		return
+		end = w.concludeOnGPU(ctx, r, end, keep)
+	} else {
+		if r.collect && !combined {
+			logged := *rec
+			logged.Logs = w.logs(ctx, r, end, !keep)
+			end.Record = &logged
+		}
+		w.leave(ctx, left{run: r, keep: keep})
 	}
-	if r.collect && !combined {
-		logged := *rec
-		logged.Logs = w.logs(ctx, r, end, !keep)
-		end.Record = &logged
+	if end.Store {
+		end.Document = end.Record.Document(w.completer.wall().UnixMilli())
 	}
-	w.leave(ctx, left{run: r, keep: keep})
-	w.completer.file(r.pending, end)
+	w.completer.take(r.pending, delivery.Event{Kind: delivery.Filed, End: end})
 }
 
-// concludeOnGPU is conclude for a run on a GPU. The completion does not wait for the report of
-// the container's memory; only the record waits.
-func (w *worker) concludeOnGPU(ctx context.Context, r *run, end delivery.End, keep bool) {
+// concludeOnGPU is the part of conclude for a run on a GPU. The completion does not wait for
+// the report of the container's memory; only the record waits. It returns the end with the
+// complete record.
+func (w *worker) concludeOnGPU(ctx context.Context, r *run, end delivery.End, keep bool) delivery.End {
 	plain := *end.Record
 	annotate := func() delivery.End {
 		rec := plain
@@ -237,7 +241,7 @@ func (w *worker) concludeOnGPU(ctx context.Context, r *run, end delivery.End, ke
 	w.completer.take(r.pending, delivery.Event{Kind: delivery.Answered, End: annotate()})
 	w.leave(ctx, left{run: r, keep: keep})
 	w.observe.leftGPU(r, w.clock())
-	w.completer.file(r.pending, annotate())
+	return annotate()
 }
 
 // endedAtOnce reports whether err is about a container that was created and ended before it
