@@ -42,7 +42,8 @@ func signal(ch chan struct{}) {
 }
 
 // run commits at once after a rest, and from then on at intervals: after a crash
-// only activations that had just ended may run again.
+// only activations that had just ended may run again. A failed commit is tried again with the
+// newest offsets.
 func (c *committer) run() {
 	interval := time.NewTimer(0)
 	defer interval.Stop()
@@ -59,21 +60,12 @@ func (c *committer) run() {
 		case <-interval.C:
 		}
 		interval.Reset(c.feed.cfg.CommitEvery)
-		c.commitUntil(ctx)
-	}
-}
-
-// commitUntil commits the newest offsets until a commit succeeds or the feed ends.
-func (c *committer) commitUntil(ctx context.Context) {
-	for {
-		err := c.commit(c.calls)
-		switch {
-		case err == nil:
-			c.retrier.Succeeded()
-			return
-		case !c.retrier.Wait(ctx, err):
-			return
+		for err := c.commit(c.calls); err != nil; err = c.commit(c.calls) {
+			if !c.retrier.Wait(ctx, err) {
+				return
+			}
 		}
+		c.retrier.Succeeded()
 	}
 }
 

@@ -75,44 +75,36 @@ func (p *partition) run() {
 	}
 }
 
-// fetchSome fetches until there is a record.
+// fetchSome fetches until there is a record, or the feed ends.
 func (p *partition) fetchSome() {
 	var records []record
-	after := p.drained
-	for len(records) == 0 && p.ctx.Err() == nil {
+	var after time.Time
+	for again := false; len(records) == 0 && p.ctx.Err() == nil; {
+		after = p.drained
+		var err error
+		records, err = p.fetch()
+		switch {
+		case err == nil:
+			again = false
+			p.reading.Succeeded()
+		case closedByPeer(err) && !again: // a new connection may do
+			again = true
+			continue
+		default:
+			p.reader.close()
+			p.reading.Wait(p.ctx, err)
+			continue
+		}
 		select {
 		case <-p.measure.C:
 			p.measureLag()
 		default:
 		}
-		p.try(func() (err error) {
-			after = p.drained
-			records, err = p.fetch()
-			return err
-		})
 	}
 	p.feed.mu.Lock()
 	p.records, p.after, p.asked = records, after, false
 	p.feed.mu.Unlock()
 	signal(p.feed.changed)
-}
-
-// try repeats a request until it succeeds, or the feed ends.
-func (p *partition) try(request func() error) {
-	again := false
-	for p.ctx.Err() == nil {
-		err := request()
-		switch {
-		case err == nil:
-			p.reading.Succeeded()
-			return
-		case closedByPeer(err) && !again: // a new connection may do
-			again = true
-		default:
-			p.reader.close()
-			p.reading.Wait(p.ctx, err)
-		}
-	}
 }
 
 // ready connects, unless it is connected. Meanwhile the topic may have been truncated or
@@ -140,7 +132,8 @@ func (p *partition) fetch() ([]record, error) {
 		return nil, err
 	}
 	began := time.Now()
-	records, err := p.reader.fetchOnce(p.ctx)
+	// Over a new connection the log may be a different log, so the request is not sent again.
+	records, err := p.reader.fetchWithin(p.ctx, p.reader.wait, call[*wire.FetchResponse])
 	if errors.Is(err, wire.OffsetOutOfRange) {
 		p.drained = time.Time{}
 		return nil, p.reposition(p.ctx)

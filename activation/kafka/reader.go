@@ -49,12 +49,6 @@ func (r *partitionReader) fetch(ctx context.Context) ([]record, error) {
 	return r.fetchWithin(ctx, r.wait, callAgain[*wire.FetchResponse])
 }
 
-// fetchOnce is fetch over the present connection only. Over a new connection the log may be a
-// different log, and the caller must check that first.
-func (r *partitionReader) fetchOnce(ctx context.Context) ([]record, error) {
-	return r.fetchWithin(ctx, r.wait, call[*wire.FetchResponse])
-}
-
 type fetchCall func(context.Context, *client, time.Duration, func(context.Context) (*wire.FetchResponse, error)) (*wire.FetchResponse, error)
 
 func (r *partitionReader) fetchWithin(ctx context.Context, wait time.Duration, call fetchCall) ([]record, error) {
