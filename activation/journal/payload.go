@@ -138,28 +138,22 @@ func (j *Journal) Space(ctx context.Context) error {
 func (j *Journal) KeepUnacknowledged(ids []activation.ID, results [][]byte) []error {
 	errs := make([]error, len(ids))
 	var last wal.PendingWrite
+	j.mu.Lock()
 	for i, id := range ids {
-		r, err := j.keepUnacknowledged(keyOf(id), results[i])
-		if err != nil {
-			errs[i] = fmt.Errorf("keep the result of %s: %w", id, err)
+		k := keyOf(id)
+		e := j.known[k]
+		switch {
+		case e == nil || e.state == Completed || len(results[i]) == 0:
+			errs[i] = fmt.Errorf("keep the result of %s: %w", id, errNotOpen)
+		case j.live+int64(len(results[i])) > j.cfg.Bytes:
+			errs[i] = fmt.Errorf("keep the result of %s: %w: it may take %d bytes", id, errFull, j.cfg.Bytes)
+		default:
+			last = j.writePayload(k, e, result, results[i])
 		}
-		last = cmp.Or(r, last)
 	}
+	j.mu.Unlock()
 	_ = last.Wait() // Health reports the trouble
 	return errs
-}
-
-func (j *Journal) keepUnacknowledged(k key, text []byte) (wal.PendingWrite, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	e := j.known[k]
-	switch {
-	case e == nil || e.state == Completed || len(text) == 0:
-		return wal.PendingWrite{}, errNotOpen
-	case j.live+int64(len(text)) > j.cfg.Bytes:
-		return wal.PendingWrite{}, fmt.Errorf("%w: it may take %d bytes", errFull, j.cfg.Bytes)
-	}
-	return j.writePayload(k, e, result, text), nil
 }
 
 // Message reads the message of an activation whose History has HasMessage.
