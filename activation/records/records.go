@@ -215,7 +215,9 @@ func (r *Queue) run(ctx context.Context) {
 		if batch == nil {
 			return
 		}
-		r.requeue(r.deliver(ctx, batch))
+		if left := r.deliver(ctx, batch); len(left) > 0 {
+			r.requeue(left)
+		}
 	}
 }
 

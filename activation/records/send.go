@@ -173,7 +173,9 @@ func (r *Queue) settle(batch []Document, results []error) (again []Document) {
 			aside, why = append(aside, doc), append(why, err)
 		}
 	}
-	r.setAside(aside, why, slices.Contains(results, nil))
+	if len(aside) > 0 {
+		r.setAside(aside, why, slices.Contains(results, nil))
+	}
 	return again
 }
 

@@ -43,9 +43,6 @@ const maxRefused = 500
 // setAside makes suspects of documents that an answer refused. beside reports whether
 // the same answer accepted others. Suspects count as unwritten.
 func (r *Queue) setAside(docs []Document, why []error, beside bool) {
-	if len(docs) == 0 {
-		return
-	}
 	if r.overflows() && r.spoolRefused(docs) {
 		return
 	}
