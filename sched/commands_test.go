@@ -112,9 +112,9 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 		fmt.Fprintf(out, "cancelled: %t\n", s.Cancel(s.now, uint64(number(d.CmdArgs[0].Key))))
 	},
 
-	// facts a device=0 start=cold setup=2s [full]
+	// facts a device=0 start=cold setup=2s [full] [displaces]
 	"facts": func(s *script, d *datadriven.TestData, _ *strings.Builder) {
-		f := Placement{Fits: !d.HasArg("full")}
+		f := Placement{Fits: !d.HasArg("full"), Displaces: d.HasArg("displaces")}
 		if !f.Fits {
 			f.Lacks = LacksMemory
 		}

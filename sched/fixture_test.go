@@ -76,7 +76,7 @@ func (w *fixture) placement(i, d int) Placement {
 	if w.plain(i) {
 		return w.plainPlacement(i, d)
 	}
-	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Need: int64(i + 1), Room: 20, Shares: i%5 == 0}
+	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Need: int64(i + 1), Room: 20, Shares: i%5 == 0, Displaces: (i+d)%4 == 0}
 	switch {
 	case w.unfit[i][d]:
 		f.Lacks = LacksDevice

@@ -56,6 +56,7 @@ type flow struct {
 	at     int   // its index in Scheduler.backlog while something is queued
 	weight float64
 
+	queuedSince  int64 // since when its queue is not empty
 	waiting      bool  // its head waits for a container
 	waitingSince int64 // when that began
 	waitEnd      int64 // when it ends at the latest

@@ -61,6 +61,9 @@ func (s *Scheduler) choose() (candidate, Rule) {
 		best = other
 	}
 	if best.flow == nil {
+		if waiter := s.waitedEnough(); waiter.flow != nil {
+			return waiter, RuleOrder
+		}
 		return best, RuleNone
 	}
 	if waiter := s.passedOver(best.flow); waiter.flow != nil {
@@ -84,6 +87,18 @@ func (s *Scheduler) passedOver(by *flow) (first candidate) {
 			continue
 		}
 		if first.flow == nil || w.flow.inside && !first.flow.inside || w.flow.inside == first.flow.inside && w.rank.before(&first.rank) {
+			first = w
+		}
+	}
+	return first
+}
+
+// waitedEnough returns the first flow inside the window that waits for a container of its own,
+// although a new container would displace nothing, and whose queue has not been empty for as
+// long as the start takes; none if there is none.
+func (s *Scheduler) waitedEnough() (first candidate) {
+	for _, w := range s.waiters {
+		if w.flow.inside && !w.placement.Displaces && s.now >= w.flow.startsIdle(w.placement) && (first.flow == nil || w.rank.before(&first.rank)) {
 			first = w
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // reference takes one decision by the rules of docs/scheduling.md, slowly and from scratch: it
 // reads queues, virtual times, runs in flight and placements. Of a Scheduler's memory of
-// earlier decisions it reads only since when a flow waits.
+// earlier decisions it reads only since when a flow waits, and has work queued.
 type reference struct {
 	s         *Scheduler
 	now       int64
@@ -68,6 +68,9 @@ func decide(s *Scheduler, now time.Duration) (decision, bool) {
 	}
 	best := r.first(func(f *refFlow) bool { return !f.inside && !f.waits }, r.beyond)
 	if best == nil {
+		if f := r.first(func(f *refFlow) bool { return f.inside && f.waits && r.waitedEnough(f) }, r.inOrder); f != nil {
+			return decision{f.id, f.device.index, RuleOrder}, true
+		}
 		return decision{}, false
 	}
 	passed := func(f *refFlow) bool { return f.waits && r.leads(best, f) }
@@ -314,6 +317,11 @@ func (r *reference) waits(f *refFlow) bool {
 		since = f.waitingSince
 	}
 	return float64(soonest)+queue < float64(p.Setup) && r.now < since+int64(p.Setup)
+}
+
+// waitedEnough is the part of rule 5 for a token that would stay empty.
+func (r *reference) waitedEnough(f *refFlow) bool {
+	return !f.placement.Displaces && r.now >= f.queuedSince+int64(f.placement.Setup)
 }
 
 // differs compares a choice with the reference's.

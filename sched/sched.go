@@ -58,6 +58,9 @@ type Placement struct {
 	// Anew has the shortages for a container without runs.
 	Shares bool
 	Anew   Lack
+	// Displaces means that the run begins in a new container that takes the place of an idle
+	// one, or memory that an idle one holds on the device.
+	Displaces bool
 	// Need is the device memory that the run and its container hold, Room the memory that
 	// the device has for containers altogether.
 	Need, Room int64

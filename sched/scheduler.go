@@ -112,6 +112,7 @@ func clamped(d time.Duration) int64 { return int64(min(max(d, 0), limit)) }
 func (s *Scheduler) queueGrew(f *flow) {
 	if len(f.queue) == 1 {
 		s.stopTTL(f)
+		f.queuedSince = s.now
 		f.at = len(s.backlog)
 		s.backlog = append(s.backlog, f)
 		s.refresh()

@@ -3,7 +3,7 @@ package sched
 // shouldWait reports whether a flow that could start should wait instead: its containers
 // serve its whole queue sooner than a new one starts. It waits while a token is empty or
 // others inside the window run meanwhile, and starts before a flow beyond the window that
-// leads it by more than T (passedOver).
+// leads it by more than T (passedOver). It does not leave a token empty for long (waitedEnough).
 //
 // With m containers, the first of them free in r, the last of q queued invocations
 // begins at about r + (q-1) x tau/m. A container that starts later helps no invocation. A
@@ -23,8 +23,15 @@ func (s *Scheduler) shouldWait(f *flow, p Placement) bool {
 		return false
 	}
 	s.waitUntil = min(s.waitUntil, f.waitEnd)
+	if at := f.startsIdle(p); !p.Displaces && s.now < at {
+		s.waitUntil = min(s.waitUntil, at)
+	}
 	return true
 }
+
+// startsIdle returns the time from which a flow that waits starts rather than leave a token
+// empty: its queue has then had work for as long as the start takes.
+func (f *flow) startsIdle(p Placement) int64 { return f.queuedSince + int64(p.Setup) }
 
 func (s *Scheduler) worthWaiting(f *flow, p Placement) bool {
 	soonest, many := int64(never), 0

@@ -289,6 +289,38 @@ func TestWaitIdlesNoDevice(t *testing.T) {
 	}
 }
 
+// TestLongQueueFillsAnIdleToken: a queue that is never empty, of runs far shorter than a set-up,
+// gets a second container for the second token, unless that would take the place or the memory
+// of another function's idle container.
+func TestLongQueueFillsAnIdleToken(t *testing.T) {
+	for name, row := range map[string]struct {
+		pool        int
+		memory      int64 // of the other function
+		runsAtLeast int
+		runsAtMost  int
+	}{
+		"room":      {3, gib, 4500, 4700},
+		"no place":  {2, gib, 2200, 2350},
+		"no memory": {3, 14 * gib, 2200, 2350},
+	} {
+		c := config("sticky-plus", 1)
+		c.Tokens.Max, c.Pool.Size = 2, row.pool
+		x := &caller{Function: function("a", "x", gib), keep: 1, init: 10 * time.Second, run: 26 * time.Millisecond}
+		y := &caller{Function: function("b", "y", row.memory), keep: 1, init: time.Second, run: time.Second, pause: time.Hour}
+		w := newFixture(t, c, x, y)
+		w.until(30 * time.Second) // both have one container
+		for range 19 {
+			w.submit(x)
+		}
+		w.until(time.Minute)
+		before := x.starts
+		w.until(2 * time.Minute)
+		runs := x.starts - before
+		check.AtLeast(t, runs, row.runsAtLeast, "%s: runs in a minute", name)
+		check.AtMost(t, runs, row.runsAtMost, "%s: runs in a minute", name)
+	}
+}
+
 // TestFlappingDeviceTakesNoMemory: however often a device is lost, each invocation that
 // waits has one timeout, and is refused in the end.
 func TestFlappingDeviceTakesNoMemory(t *testing.T) {

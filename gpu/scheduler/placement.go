@@ -48,6 +48,7 @@ func (f *flow) Placement(index int) sched.Placement {
 		Start: kind, Setup: rev.setup(dev, own, kind), Lacks: s.lacks(dev, rev, own, need),
 		Shares: own != nil && len(own.runs) > 0, Need: need.Bytes + need.Context, Room: dev.usable,
 	}
+	p.Displaces = own == nil && (p.Need > dev.ledger.Free() || s.cfg.Pool.Size > 0 && dev.kept >= s.cfg.Pool.Size)
 	if p.Fits = p.Lacks == 0; p.Shares {
 		idle := rev.idleOn(dev)
 		p.Anew = s.lacks(dev, rev, idle, s.need(dev, rev, idle))
