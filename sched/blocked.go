@@ -106,16 +106,16 @@ func (d *device) roomBeside(memory int64, p Placement) bool {
 // moveAlong follows a start that was charged: siblings that could not have used it fall
 // behind the flow by at most reach, and so do namespaces none of whose flows could have. Inside
 // the window that concerns only flows that the device could never serve.
-func (s *Scheduler) moveAlong(f *flow, d *device, p Placement, beyond bool) {
+func (s *Scheduler) moveAlong(c candidate, beyond bool) {
 	if s.overrun == endless {
 		return
 	}
-	g := f.group
-	if edge := f.vt - s.reach(); g.level.least < edge {
-		s.moveSiblings(f, d, p, beyond, edge)
+	f, start := c.flow, &start{candidate: c, beyond: beyond, apart: noNeeds}
+	if edge := f.vt - s.reach(); f.group.level.least < edge {
+		s.moveSiblings(start, edge)
 	}
-	if edge := g.vt - s.reach(); s.root.least < edge {
-		s.moveGroups(f, d, p, beyond, edge)
+	if edge := f.group.vt - s.reach(); s.root.least < edge {
+		s.moveGroups(start, edge)
 	}
 }
 
@@ -168,11 +168,12 @@ func (p passed) move(v *virtualTime, k kind, edge int64, by FlowID) {
 	}
 }
 
-func (s *Scheduler) moveSiblings(f *flow, d *device, p Placement, beyond bool, edge int64) {
+func (s *Scheduler) moveSiblings(start *start, edge int64) {
+	f := start.flow
 	behind := passed{f.kind: stays}
 	for _, i := range s.backlog {
 		if i.group == f.group && i.competes && behind[i.kind] != stays {
-			behind.add(i.kind, i.vt, s.couldNotUse(i, d, f, p, beyond))
+			behind.add(i.kind, i.vt, start.couldNotServe(i))
 		}
 	}
 	for _, i := range s.backlog {
@@ -182,7 +183,8 @@ func (s *Scheduler) moveSiblings(f *flow, d *device, p Placement, beyond bool, e
 	}
 }
 
-func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edge int64) {
+func (s *Scheduler) moveGroups(start *start, edge int64) {
+	f := start.flow
 	for _, g := range s.spaces {
 		g.passed, g.kind = g != f.group && g.competes, kind{need: math.MaxInt64}
 	}
@@ -191,7 +193,7 @@ func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edg
 			if i.kind.need < g.kind.need {
 				g.kind = i.kind
 			}
-			g.passed = g.passed && s.couldNotUse(i, d, f, p, beyond)
+			g.passed = g.passed && start.couldNotServe(i)
 		}
 	}
 	behind := passed{}
@@ -207,9 +209,21 @@ func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edg
 	}
 }
 
-// couldNotUse reports whether a flow could not have started on a device in place of
-// another, and is not delayed by it.
-func (s *Scheduler) couldNotUse(i *flow, d *device, f *flow, p Placement, beyond bool) (passed bool) {
+// start is a start just granted, inside or beyond the window.
+type start struct {
+	candidate
+	beyond bool
+	apart  needs // of plain flows that lacked only memory, and are not delayed
+}
+
+// couldNotServe reports whether a flow could not have started on the device in place of the
+// flow that starts, and is not delayed by the start. There may be thousands of plain flows, so
+// those whose needs lie between two answers have the same answer.
+func (st *start) couldNotServe(i *flow) (passed bool) {
+	if i.plain && !i.short && st.apart.has(i.kind.need) {
+		return true
+	}
+	d := st.device
 	at := i.work.Placement(d.index)
 	if at.Shares { // for a moment only
 		at.Shares, at.Lacks, at.Fits = false, at.Anew, at.Anew == 0
@@ -217,14 +231,16 @@ func (s *Scheduler) couldNotUse(i *flow, d *device, f *flow, p Placement, beyond
 	switch {
 	case at.Lacks&LacksDevice != 0:
 		passed = true
-	case !beyond:
+	case !st.beyond:
 	case at.Fits:
 		passed = !i.inside && d.delays(i, at)
 	case at.Lacks&LacksHost != 0:
 	case at.Lacks&LacksLimit != 0:
-		passed = i.id.Namespace != f.id.Namespace
-	case !p.Shares && at.Lacks&LacksContainer == 0:
-		passed = d.roomBeside(at.Need, p)
+		passed = i.id.Namespace != st.flow.id.Namespace
+	case !st.placement.Shares && at.Lacks&LacksContainer == 0:
+		if passed = d.roomBeside(at.Need, st.placement); passed && i.plain {
+			st.apart.add(at.Need)
+		}
 	}
 	return passed
 }

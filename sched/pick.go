@@ -220,9 +220,18 @@ type misfit struct {
 // memory. Flows whose needs lie within the range fit on no free device and want nothing there
 // that is not noted: there may be thousands. The flows that made the range are inside the
 // window, or in the group of the range and inside the window of that.
-type unfit [2]struct{ least, most int64 }
+type unfit [2]needs
 
-var unfitNone = unfit{{math.MaxInt64, math.MinInt64}, {math.MaxInt64, math.MinInt64}}
+var unfitNone = unfit{noNeeds, noNeeds}
+
+// needs is a range of device memory, both ends included.
+type needs struct{ least, most int64 }
+
+var noNeeds = needs{math.MaxInt64, math.MinInt64}
+
+func (n *needs) has(need int64) bool { return n.least <= need && need <= n.most }
+
+func (n *needs) add(need int64) { n.least, n.most = min(n.least, need), max(n.most, need) }
 
 // rangeOf is the number of the range for a flow.
 func rangeOf(f *flow) int {
@@ -233,15 +242,13 @@ func rangeOf(f *flow) int {
 }
 
 func (u *unfit) has(f *flow) bool {
-	r := &u[rangeOf(f)]
-	return f.kind.need >= r.least && f.kind.need <= r.most
+	return u[rangeOf(f)].has(f.kind.need)
 }
 
 // add extends the range to the need of a flow, unless a device is too small for it.
 func (u *unfit) add(f *flow, on []misfit) {
 	if !slices.ContainsFunc(on, func(m misfit) bool { return m.lacks&LacksDevice != 0 }) {
-		r := &u[rangeOf(f)]
-		r.least, r.most = min(r.least, f.kind.need), max(r.most, f.kind.need)
+		u[rangeOf(f)].add(f.kind.need)
 	}
 }
 
@@ -264,7 +271,7 @@ func (s *Scheduler) grant(c candidate, rule Rule) Choice {
 	it.run = s.price(f, it.cost, c.placement)
 	it.run.device, it.run.beyond, it.run.need = d, rule == RuleSpare, c.placement.Need
 	s.charge(f, it.run.charge, it.run.above)
-	s.moveAlong(f, d, c.placement, rule == RuleSpare)
+	s.moveAlong(c, rule == RuleSpare)
 	f.flights = append(f.flights, it)
 	d.flights = append(d.flights, it)
 	f.waiting = false
